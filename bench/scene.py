@@ -22,9 +22,9 @@ import msgspec
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
-from codebutler.control.messages import StatusReply, StatusRequest
-from codebutler.control.wire import ask
 from codebutler.domain.errors import NotRunningError
+from codebutler.protocol.control import StatusReply, StatusRequest
+from codebutler.protocol.control_socket import ask
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.ordinary import give_away, give_repository_away
 
@@ -57,8 +57,8 @@ class Pace:
     past_channels: int = 20
     burst_channels: int = 50
     storm_messages: int = 240
-    cluster_hosts: int = 8
-    cluster_repos: int = 25
+    cluster_hosts: int = 20
+    cluster_repos: int = 100
     verbose: bool = False
 
 

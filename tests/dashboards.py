@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from codebutler.chat.port import HistoryPage
+from codebutler.chat.terminal import Speaker
 from codebutler.config.chats import message_url
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
 from codebutler.config.section import DashboardSection
-from codebutler.control.chat import Speaker
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import Event, Operation, Post, TurnNote
@@ -28,7 +28,7 @@ from codebutler.domain.refs import MessageRef
 from codebutler.intake.intake import Outcome
 from codebutler.intake.repos import Served
 from codebutler.observe.chain import AuditAct
-from codebutler.observe.ledger import LedgerRow, Period
+from codebutler.observe.ledger import Period
 from codebutler.observe.ring import LineFormatter, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import beside
@@ -42,16 +42,17 @@ from codebutler.protocol.conversations import (
     ThreadTold,
     Told,
 )
+from codebutler.protocol.runs import LedgerRow
 from codebutler.schedule.jobs import Hook
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses
 from codebutler.text.redact import Redactor
-from codebutler.web.dashboard.acts import Acts, ActSources
-from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
-from codebutler.web.dashboard.conversations import Conversations, ConversationSources
+from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.changes import ChangeReviews
+from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
+from codebutler.web.dashboard.ledger import LedgerPage
 from codebutler.web.front import DashboardAddress, Hooks, WebServer
 
 DEADLINE_S = 30
@@ -205,44 +206,36 @@ class Watched:
         self.worker, self.thread = Worker(), Thread()
         speaker = Speaker(self.thread.accept, self.thread, lambda _: self.thread.down, clock)
         reviews = ChangeReviews(
-            ReviewSources(
-                named=self._served,
-                workers=self.worker,
-                speaker=speaker,
-                redact=self.redactor.redact,
-                addresses=self._addresses,
-            )
+            named=self._served,
+            workers=self.worker,
+            speaker=speaker,
+            redact=self.redactor.redact,
+            addresses=self._addresses,
         )
         acts = Acts(
-            ActSources(
-                named=self._served,
-                turns=lambda: self.known.turns,
-                speaker=speaker,
-                workers=self.known,
-                schedule=self.known,
-                audit=self.known.audit.append,
-            )
+            named=self._served,
+            turns=lambda: self.known.turns,
+            speaker=speaker,
+            workers=self.known,
+            schedule=self.known,
+            audit=self.known.audit.append,
         )
         conversations = Conversations(
-            ConversationSources(
-                served=lambda: [
-                    served for name in self.known.served_as() if (served := self._served(name)) is not None
-                ],
-                workers=self.worker,
-                named=lambda text: text.replace("U01", "Ana"),
-                redact=self.redactor.redact,
-                addresses=self._addresses,
-            )
+            served=lambda: [
+                served for name in self.known.served_as() if (served := self._served(name)) is not None
+            ],
+            workers=self.worker,
+            named=lambda text: text.replace("U01", "Ana"),
+            redact=self.redactor.redact,
+            addresses=self._addresses,
         )
         ledger = LedgerPage(
-            LedgerSources(
-                names=lambda: [each["name"] for each in self.known.repos],
-                days=lambda days: Period(TODAY - timedelta(days=days - 1), TODAY + timedelta(days=1), UTC),
-                rows=self._rows,
-                called=lambda user: {"U0ANA": "Ana"}.get(user, user),
-                redact=self.redactor.redact,
-                addresses=self._addresses,
-            )
+            names=lambda: [each["name"] for each in self.known.repos],
+            days=lambda days: Period(TODAY - timedelta(days=days - 1), TODAY + timedelta(days=1), UTC),
+            rows=self._rows,
+            called=lambda user: {"U0ANA": "Ana"}.get(user, user),
+            redact=self.redactor.redact,
+            addresses=self._addresses,
         )
         self.dashboard = Dashboard(sources, Pages(reviews, acts, conversations, ledger), keys, clock)
         self.front = WebServer(

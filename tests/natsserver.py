@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.health import read_streams
+from codebutler.cluster.connection import connected_client
 from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.readings import read_servers, read_streams
 from codebutler.cluster.server import Trust, server_config
 from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import SystemClock
@@ -51,7 +53,7 @@ class NatsServer:
         self.port, self.route_port = free_port(), free_port()
         self.name = directory.name
         self.store = directory / "store"
-        self._within = within
+        self.within = within
         self._config = directory / "nats.conf"
         self._log = directory / "nats.log"
         self._max_bytes = max_bytes
@@ -73,6 +75,10 @@ class NatsServer:
         if self._max_bytes is not None:
             self._settings["jetstream"]["max_file_store"] = self._max_bytes
 
+    def forget(self) -> None:
+        """Trust nobody of before from the next start on."""
+        self._trust(trusted(ClusterAuthority.new((self.url,), ""))[0])
+
     def join(self, first: NatsServer, others: Sequence[NatsServer]) -> None:
         """Be one of a cluster from the next start on, with those whom ``first`` knows."""
         self.authority, self.members = first.authority, first.members
@@ -90,7 +96,7 @@ class NatsServer:
         self._config.write_text(json.dumps(self._settings))
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self._within, str(program), "-c", str(self._config), stdout=log, stderr=log
+                *self.within, str(program), "-c", str(self._config), stdout=log, stderr=log
             )
         async with asyncio.timeout(DEADLINE_S):
             while not await answers_at(self.port, self.address):
@@ -166,6 +172,14 @@ class NatsCluster:
         known = self.servers[0].membership(name)
         return replace(known, servers=tuple(urls[first:] + urls[:first]))
 
+    @asynccontextmanager
+    async def system(self) -> AsyncIterator[Client]:
+        """A connection that may ask the servers how they are."""
+        authority = self.servers[0].authority.of_system(int(time.time()))
+        known = replace(authority, servers=tuple(each.url for each in self.servers))
+        async with connected_client(known, SystemClock()) as (client, _):
+            yield client
+
     def named(self, name: str) -> NatsServer:
         return next(each for each in self.servers if each.name == name)
 
@@ -203,13 +217,16 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
 
 async def whole(servers: NatsCluster, replicas: int = 3) -> None:
     """Each server has everything, as whoever replaces a disk waits for before touching the next one."""
-    async with bus(servers) as connected, asyncio.timeout(DEADLINE_S * 3):
+    async with bus(servers) as connected, servers.system() as system, asyncio.timeout(DEADLINE_S * 3):
         while True:
             with contextlib.suppress(CodeButlerError):
-                found = await read_streams(connected._client)
-                if found and not any(each.behind or each.replicas != replicas for each in found):
-                    return
-                await connected.streams.spread()
+                copies = await read_streams(connected._client)
+                said = await read_servers(system, SystemClock(), len(servers.servers))
+                if copies and not any(each.behind or each.replicas != replicas for each in copies):
+                    if len(said) == len(servers.servers) and not any(each.lacks for each in said):
+                        return
+                else:
+                    await connected.streams.spread()
             await asyncio.sleep(0.1)
 
 

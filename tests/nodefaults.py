@@ -1,4 +1,4 @@
-"""`python -m tests.nodefaults [--messages N] [--seed S]`: messages through random deaths of each part.
+"""`python -m tests.nodefaults [--messages N] [--seed S] [--pause S]`: messages through random deaths of each part.
 
 Two gateways, two hosts and three real NATS servers. Gateways and hosts are tasks here, with files of their own; the
 servers are processes. Afterwards every message is on the disk of its host once, in the order it was written.
@@ -41,6 +41,8 @@ HOSTS = {"laptop": ("shop", "books"), "tower": ("tools", "games")}
 CHANNELS = {repo: f"C-{repo}" for repos in HOSTS.values() for repo in repos}
 TTL_S = 3.0
 SILENT_S = 60.0
+PAUSE_S = 0.08
+"""Or all is said before there are many faults."""
 ANAS = Config(slack=SlackSection(allowed_users=("U01",)))
 
 
@@ -61,6 +63,8 @@ class MortalGateway:
     def __init__(self, servers: NatsCluster, path: Path, ttl_s: float = TTL_S) -> None:
         self.path = path
         self._ttl_s = ttl_s
+        self.notices: list[tuple[str, str]] = []
+        """Of repositories that a host gave up."""
         self.leads: tuple[GatewayJournal, HostWorkers] | None = None
         self._servers = servers
         self._clock = SystemClock()
@@ -100,6 +104,7 @@ class MortalGateway:
 
         async with GatewayJournal(bucket, is_held, self.path, self._clock) as journal:
             services = SettlingServices(journal)
+            services.notices = self.notices
             async with HostWorkers(connected, authority, services, self._clock, journal) as hosts:
                 for name, repos in HOSTS.items():
                     for repo in repos:
@@ -253,6 +258,8 @@ async def survive(
             if server.is_dead:
                 await server.start()
         await _no_more_comes(lambda: sum(len(disks[repo].texts) for repo in CHANNELS), each * len(CHANNELS))
+        given_up = [notice for gateway in gateways for notice in gateway.notices]
+        assert not given_up, f"seed {seed}: {given_up} after {faults.told}"
         found = {repo: disks[repo].texts for repo in CHANNELS}
         lost = sorted(text for repo in CHANNELS for text in set(wanted[repo]) - set(found[repo]))
         assert not lost, f"seed {seed}: {len(lost)} lost, {lost[:10]} … after {faults.told}"
@@ -277,13 +284,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="nodefaults", description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument(
+        "--pause", type=float, default=PAUSE_S, help="seconds between two messages of a channel"
+    )
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
     sys.stdout.write(f"{given.messages} messages, seed {seed}\n")
     sys.stdout.flush()
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cb-nodes-") as place:
-        told = asyncio.run(survive(Path(place), given.messages, seed))
+        told = asyncio.run(survive(Path(place), given.messages, seed, given.pause))
     counts = ", ".join(f"{told.count(kind)} {kind}" for kind in sorted(set(told)))
     sys.stdout.write(
         f"0 lost, 0 doubled, order kept; {len(told)} faults ({counts}) in {time.monotonic() - began_s:.0f} s\n"

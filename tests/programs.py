@@ -40,6 +40,7 @@ INSTALL = {
     "openssl": "apt-get install openssl",
     "rg": "apt-get install ripgrep",
     "ssh-keygen": "apt-get install openssh-client",
+    "strace": "apt-get install strace",
     "systemctl": "apt-get install systemd",
     "systemd-analyze": "apt-get install systemd",
     "unshare": "apt-get install util-linux",

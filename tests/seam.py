@@ -16,8 +16,8 @@ from codebutler.cluster.notes import SharedNotes
 from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock
-from codebutler.platform.tasks import beside
-from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Hello, Ready, Stored
+from codebutler.platform.tasks import beside, first_of
+from codebutler.protocol.messages import PROTOCOL_VERSION, Deliver, Heartbeat, Hello, Ready, Stored
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.supervisor.workers import Workers
@@ -26,6 +26,9 @@ from tests.workers.inprocess import FakeWorker
 from tests.workers.services import RecordingServices, repo
 
 DEADLINE_S = 30.0
+HAS = ("shop", "tools")
+"""What is registered on each host."""
+BEAT_S = 2.0
 
 
 class Disk:
@@ -48,11 +51,20 @@ class Disk:
 
 
 class StoringWorker(FakeWorker):
-    """Stores every event on its disk, and says so."""
+    """Stores every event on its disk, and says so. It says that it lives, or the supervisor would replace it and, after
+    some times, give its repository a rest of ten minutes."""
 
     def __init__(self, pid: int, disk: Disk) -> None:
         super().__init__(pid)
         self._disk = disk
+        self.load = Heartbeat()
+        """What it has to do, as it says."""
+        self._beats = asyncio.create_task(self._beat(), name=f"heart of {pid}")
+
+    async def _beat(self) -> None:
+        while not self._dead.done():
+            self.say(self.load)
+            await asyncio.sleep(BEAT_S)
 
     def send(self, message: object) -> None:
         super().send(message)
@@ -125,6 +137,7 @@ class Gateway:
     hosts: HostWorkers
     services: RecordingServices
     authority: Epochs
+    notes: SharedNotes
 
 
 @asynccontextmanager
@@ -142,7 +155,7 @@ async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway
             HostWorkers(connected, authority, services, clock, notes) as hosts,
         ):
             hosts.start()
-            yield Gateway(hosts, services, authority)
+            yield Gateway(hosts, services, authority, notes)
         await leadership.release()
 
 
@@ -175,7 +188,7 @@ async def host(
         supervisor = await stack.enter_async_context(Supervisor(shared))
         supervisor.start()
         link = HostLink(connected, standing, services, supervisor, _local, clock)
-        running = asyncio.create_task(link.run(), name=f"host {name}")
+        running = asyncio.create_task(first_of(link.run(), connected.refused()), name=f"host {name}")
         try:
             yield Host(spawner, standing, services, link, running)
         finally:
@@ -185,4 +198,4 @@ async def host(
 
 def _local(given: tuple[RepoSettings, ...]) -> Local:
     """Everything is here."""
-    return Local({each.name: each for each in given})
+    return Local({each.name: each for each in given}, registered=HAS)

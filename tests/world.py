@@ -34,6 +34,7 @@ from codebutler.supervisor.supervisor import Supervisor
 from codebutler_worker.worker.bootstrap import serve
 from tests.clock import ManualClock
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 from tests.worker_kit import CHANNEL, USER, OneAgent, Run, ScriptedBackend
 
 # As in a test of minutes, not of hours: nobody is quarantined, and a dead worker is back after a second.
@@ -119,6 +120,9 @@ class Books:
     async def reported(self, repo: RepoSettings, report: HostReport) -> None:
         raise NotImplementedError
 
+    def runs_known(self, repo: RepoSettings) -> str | None:
+        return None
+
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)
 
@@ -196,7 +200,7 @@ class World:
         """A parent with its worker; what it had not acknowledged comes again."""
         self.journal = Journal.open(self._root / "journal.db", self.clock)
         self._stack.push_async_callback(self.journal.close)
-        sender = Sender(self.chat, self.clock, Editor(lambda text: text), rng=Random(1))
+        sender = Sender(self.chat, self.clock, Editor(lambda text: text), Notes(), rng=Random(1))
         self._sender = await self._stack.enter_async_context(sender)
         books = Books(sender, self.journal)
         self.books.append(books)

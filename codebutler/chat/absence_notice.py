@@ -40,7 +40,7 @@ log = logging.getLogger("codebutler.chat.absence_notice")
 
 
 @dataclass(frozen=True)
-class Channels:
+class ToldChannels:
     """The channels that may be ``told``, and those in which a card is ``asking`` somebody."""
 
     told: Callable[[], Collection[ConversationRef]]
@@ -51,7 +51,7 @@ class AbsenceNotice:
     """``lost`` when nobody listens any more, ``back`` when somebody does; ``run`` does the rest.
 
     ``channels`` are those that may be told; ``is_busy``: missed messages are still being fetched, or a worker
-    is still starting. ``notes``: where it is stored, the journal's own by default.
+    is still starting. ``notes``: where it is stored.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class AbsenceNotice:
         sender: Sender,
         journal: Journal,
         clock: Clock,
-        channels: Channels,
+        channels: ToldChannels,
         is_busy: Callable[[], bool],
-        notes: Notes | None = None,
+        notes: Notes,
     ) -> None:
         self._sender = sender
         self._journal = journal
-        self._notes = notes or journal
+        self._notes = notes
         self._clock = clock
         self._channels = channels
         self._is_busy = is_busy
@@ -172,8 +172,9 @@ class AbsenceNotice:
     async def _tell(self, absence: Absence, channel: ConversationRef) -> Absence:
         arrivals = await self._journal.arrivals(channel, absence.since)
         newest_s = await self._journal.newest_before(channel, absence.since)
-        presses = self._sender.presses_kept if channel in self._channels.asking() else None
-        text = line(absence, channel, arrivals, newest_s, ChatRetention(self._sender.kept, presses))
+        limits = self._sender.limits
+        presses = limits.presses_kept if channel in self._channels.asking() else None
+        text = line(absence, channel, arrivals, newest_s, ChatRetention(limits.kept, presses))
         if not text:
             return absence
         try:

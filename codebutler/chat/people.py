@@ -8,11 +8,11 @@ import asyncio
 import logging
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from codebutler.config.chats import SECTIONS
+from codebutler.config.chats import SECTIONS, ChatName, chat_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import OPERATOR
@@ -40,6 +40,10 @@ class Person(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.names[0]} ({self.id})" if self.names else self.id
+
+
+LookUpPerson = Callable[[PersonRef], Awaitable[Person]]
+"""Who has that ID. Raises ChatError."""
 
 
 class People:
@@ -73,19 +77,19 @@ class People:
                 self._met[user] = self._due[user] = None
                 self._news.set()
 
-    async def run(self, person: Callable[[PersonRef], Awaitable[Person]]) -> None:
-        """Until cancelled. ``person`` looks up an ID, or raises ChatError."""
+    async def run(self, directories: Mapping[ChatName, LookUpPerson]) -> None:
+        """Until cancelled. ``directories``: each connected chat's own."""
         while True:
             if not await wait_for(self._clock, self._news, RENEW_S):
                 self._due |= self._met
             self._news.clear()
             while self._due:
                 user = next(iter(self._due))
-                await self._look_up(user, person)
+                await self._look_up(user, directories.get(chat_of(user)))
 
-    async def _look_up(self, user: PersonRef, person: Callable[[PersonRef], Awaitable[Person]]) -> None:
+    async def _look_up(self, user: PersonRef, look_up: LookUpPerson | None) -> None:
         try:
-            names = (await person(user)).names
+            names = (await look_up(user)).names if look_up else ()
             name = readable(names[0]) if names else ""
         except (ChatUnreachableError, ChatRateLimitedError, ChatAuthError) as error:
             await self._clock.sleep(getattr(error, "retry_after_s", RETRY_S))

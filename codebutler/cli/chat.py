@@ -17,8 +17,8 @@ from codebutler.config.agent_sessions import PastSession, find_session, terminal
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.control.messages import SendRequest, StopRequest
 from codebutler.domain.errors import EXIT_FAILED, RegistryError
+from codebutler.protocol.control import SendRequest, StopRequest
 
 LISTED = 20
 WORDS_CHARS = 70

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from codebutler.cli import members
+from codebutler.cli.chat import send
 from codebutler.cli.command import App
-from codebutler.cli.context import asked, home
+from codebutler.cli.context import asked, home, known_repositories
 from codebutler.cli.output import print_json, print_table, say
-from codebutler.control.messages import StatusReply, StatusRequest
 from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.protocol.control import StatusReply, StatusRequest
 from codebutler.supervisor.supervisor import is_held
 from codebutler.text.amounts import load
 
@@ -25,6 +26,7 @@ def _group() -> None:
 
 
 app.command("create")(members.create)
+app.command("copy")(members.copy)
 app.command("invite")(members.invite)
 app.command("remove")(members.remove)
 
@@ -52,6 +54,16 @@ def status(
         ("HOST", "VERSION", "STATE", "SEEN", "PENDING", "OUTBOX"), [_host(each) for each in shown["hosts"]]
     )
     print_table(("REPOSITORY", "HOST", "STATE", "RUNS", "PENDING"), [_repo(each) for each in shown["repos"]])
+
+
+@app.command("move")
+def move(
+    repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
+    host: Annotated[str, typer.Argument(help="The host that has it, too.")],
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for what runs there.")] = False,
+) -> None:
+    """Move a repository to another host: says `!move HOST` in its channel, and prints the answer."""
+    send(repo, f"!move {host}{' force' if force else ''}", wait=True)
 
 
 def _gateway(row: dict[str, Any]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from codebutler.domain.errors import CodeButlerError, NotRunningError, RegistryE
 
 if TYPE_CHECKING:
     from codebutler.config.resolve import Resolved
-    from codebutler.control.messages import ControlReply, ControlRequest, Done
+    from codebutler.protocol.control import ControlReply, ControlRequest, Done
 
 T = TypeVar("T")
 
@@ -81,8 +81,8 @@ def asked(request: ControlRequest, kind: type[T]) -> T:
 
 
 async def _talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None) -> Done:
-    from codebutler.control.messages import Done, Failed
-    from codebutler.control.wire import ask
+    from codebutler.protocol.control import Done, Failed
+    from codebutler.protocol.control_socket import ask
 
     async with aclosing(ask(home().socket, request)) as replies:
         async for reply in replies:
@@ -99,7 +99,7 @@ def reload_supervisor() -> bool:
     """Report on stderr how the supervisor took the change; False if none runs: then there is nothing to do."""
     if not home().socket.exists():
         return False
-    from codebutler.control.messages import ReloadRequest
+    from codebutler.protocol.control import ReloadRequest
 
     try:
         done = talk(ReloadRequest())

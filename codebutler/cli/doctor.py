@@ -1,21 +1,33 @@
-"""``codebutler doctor``: problems in detail, and the rest in a line; what agents can do, as a table."""
+"""``codebutler doctor``: problems in detail, and the rest in a line; what agents can do, as a table; with ``--bundle``
+an archive for a bug report, every file of which is shown first."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from codebutler.cli.context import environment, home
-from codebutler.cli.output import Style, is_interactive, notice, painted, print_json, printable, wrapped
+from codebutler.cli.output import (
+    Style,
+    is_interactive,
+    notice,
+    painted,
+    print_json,
+    printable,
+    printable_lines,
+    say,
+    wrapped,
+)
 from codebutler.cli.output import columns as terminal_columns
+from codebutler.cli.prompts import ask
 from codebutler.cli.serve import need_cluster
 from codebutler.cluster.membership import NAME
-from codebutler.domain.errors import ConfigError
+from codebutler.domain.errors import EXIT_USAGE, ConfigError
 from codebutler.protocol.messages import Finding, Level, fail
 
 if TYPE_CHECKING:
@@ -30,6 +42,8 @@ SIGNS: dict[str, tuple[str, Style]] = {
     "not tried": ("?", "yellow"),
 }
 LEGEND = "yes: it works   NO: it does not   -: not supported   ?: not tried"
+BUNDLE_NAME = "codebutler-report.zip"
+QUESTION = "Write it? It holds what you have just seen, and nothing else (y/n)"
 
 
 def run(
@@ -54,8 +68,6 @@ def run(
         raise typer.BadParameter("--bundle writes an archive: leave out --json")
     findings, rows = asyncio.run(_examine(live=live, shown=not as_json))
     if bundle:
-        from codebutler.cli.bundle import write_bundle
-
         write_bundle(findings, output, yes=yes)
         return
     counts = {level: sum(each.level == level for each in findings) for level in ("ok", "warn", "FAIL")}
@@ -180,3 +192,43 @@ def _progress(text: str, *, shown: bool) -> None:
     if shown and is_interactive():
         sys.stderr.write(f"{CLEAR}{printable(text)}")
         sys.stderr.flush()
+
+
+def write_bundle(findings: Sequence[Finding], output: Path | None, *, yes: bool) -> None:
+    """Collect, show, ask, write. Raises CodeButlerError if the archive cannot be written; exit code 1 after a no, 2
+    if nobody is there to be asked."""
+    import pydoc
+
+    from codebutler.operations.bundle import collect, write_archive
+
+    path = output or Path(BUNDLE_NAME)
+    files = collect(home(), environment(), findings)
+    text = shown(files)
+    if yes or not is_interactive():
+        sys.stdout.write(text)
+    else:
+        pydoc.pager(text)
+    for name, content in files.items():
+        notice(f"  {name}: {len(content.splitlines())} lines, {len(content.encode())} bytes")
+    if not yes:
+        _ask()
+    write_archive(path, files)
+    say(f"Wrote {path}. Look through it once more before you attach it: it can be read by everybody then.")
+
+
+def shown(files: Mapping[str, str]) -> str:
+    """Every file under its name. Pure."""
+    return "\n".join(f"===== {name}\n{printable_lines(content)}" for name, content in files.items())
+
+
+def _ask() -> None:
+    if not is_interactive():
+        notice("Nothing was written: nobody is there to be asked. Add --yes to write it.")
+        raise typer.Exit(EXIT_USAGE)
+    try:
+        answer = ask(QUESTION, "n")
+    except EOFError:
+        answer = "n"
+    if answer.lower() not in ("y", "yes"):
+        notice("Nothing was written.")
+        raise typer.Exit(1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,13 +20,16 @@ from codebutler.domain.errors import CodeButlerError, ConfigError
 
 if TYPE_CHECKING:
     from codebutler.config.paths import Home
-    from codebutler.platform.service import Manager, Report
+    from codebutler.platform.service import Manager, Report, ServiceSpec
 
 LOOK_S = 0.25
 # Longer than a start takes; one that waits for its chat continues by itself.
 PATIENCE_S = 20.0
 # Variables that agents use and a service does not have.
 AGENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "HTTPS_PROXY")
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# The locale and the certificates; no token, no key: a unit file is no place for secrets.
+CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 
 def run(
@@ -69,12 +74,34 @@ def manager_of(where: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
 
     Raises CodeButlerError if there is none that we support.
     """
-    from codebutler.operations.service import service_for
     from codebutler.platform.service import run as run_program
     from codebutler.platform.system import this_system
 
     service = service_for(where, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH"))))
     return this_system().manager(service, env, run_program)
+
+
+def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> ServiceSpec:
+    """The service of ``home`` as the user with ``env`` would run it by hand. ``setuid_sandbox``: bubblewrap
+    needs its setuid bit here, which a service without new privileges would lose."""
+    from codebutler.config.paths import Home
+    from codebutler.platform.service import ServiceSpec
+
+    usual = Home.from_env({"HOME": env.get("HOME", "")})
+    name = "codebutler"
+    environment = {"PATH": env.get("PATH") or DEFAULT_PATH}
+    environment |= {key: env[key] for key in CARRIED if env.get(key)}
+    if home.root != usual.root:
+        name += f"-{hashlib.sha256(os.fsencode(home.root)).hexdigest()[:8]}"
+        environment["CODEBUTLER_HOME"] = str(home.root)
+    return ServiceSpec(
+        name=name,
+        # -I: neither the working directory nor PYTHON* variables decide what code runs.
+        argv=(sys.executable, "-I", "-X", "utf8", "-m", "codebutler", "supervise"),
+        home=home.root,
+        environment=environment,
+        locked_privileges=not setuid_sandbox,
+    )
 
 
 def check_ready(where: Home, env: Mapping[str, str]) -> None:

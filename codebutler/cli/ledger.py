@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,13 +19,16 @@ from codebutler.cli.output import print_json, print_table, say, warn
 from codebutler.config.registry import Registry, find
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
-from codebutler.observe.ledger import LedgerRow, Period, day_of, period, read
+from codebutler.observe.hosted_runs import read_hosted
+from codebutler.observe.ledger import Period, day_of, period, read
 from codebutler.observe.sums import total, words
+from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import amount, thousands
 
 DEFAULT = "30d"
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What makes a spreadsheet run a cell."""
+_FORMULA = re.compile(r"(?:^|(?<=[;,|\t\r\n]))(?=[\s\"'\0]*[=+\-@＝＋－＠%])|^(?=[\t\r\n])")
+"""Where a spreadsheet would run what follows: at a cell's beginning, and where a cell begins for one that takes another
+sign for the separator, as many do by their language."""
 HEADER = (
     "STARTED",
     "REPO",
@@ -85,7 +89,10 @@ def _read(during: Period, name: str) -> list[LedgerRow]:
     failures: list[str] = []
     for entry in chosen:
         try:
-            found += read(entry.name, Path(entry.path), during)
+            if entry.host:
+                found += read_hosted(home().hosted_runs, entry.name, during)
+            else:
+                found += read(entry.name, Path(entry.path), during)
         except StoreError as error:
             failures.append(f"{entry.name} is skipped: {error}")
     if failures and len(failures) == len(chosen):
@@ -129,4 +136,4 @@ def to_csv(rows: Sequence[LedgerRow]) -> str:
 
 def _cell(value: object) -> object:
     """Agents and people choose some of the texts."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+    return _FORMULA.sub("'", value) if isinstance(value, str) else value

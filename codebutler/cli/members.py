@@ -1,4 +1,4 @@
-"""Who belongs to a cluster: ``codebutler cluster create``, ``invite`` and ``remove``."""
+"""Who belongs to a cluster: ``codebutler cluster create``, ``copy``, ``invite`` and ``remove``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ import typer
 from codebutler.cli.context import home
 from codebutler.cli.output import notice, say, warn
 from codebutler.cli.serve import need_cluster
-from codebutler.cluster.membership import NAME, is_loopback, read_membership, token_of, write_membership
+from codebutler.cluster.membership import (
+    NAME,
+    is_loopback,
+    membership_of,
+    read_membership,
+    token_of,
+    write_membership,
+)
 from codebutler.cluster.server import NatsNode
 from codebutler.cluster.subjects import GATEWAY, HOST_NAME
 from codebutler.config.paths import Home
@@ -110,6 +117,21 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
             )
         await accounts.remove(host)
         return await accounts.invite(host)
+
+
+def copy(
+    old: Annotated[Path, typer.Argument(help="The gateway's cluster.json of before.")],
+) -> None:
+    """Copy what other NATS servers keep for us to this cluster's new ones, such as from one server to three."""
+    need_cluster()
+    from codebutler.cluster.copying import copied
+
+    before, now = membership_of(old), read_membership(home(), gateway=True)
+    found = asyncio.run(copied(before, now, SystemClock()))
+    count = sum(found.values())
+    streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
+    say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
+    notice("Next: stop the servers of before for good, invite each host again, and start the gateway.")
 
 
 def remove(host: Annotated[str, HOST]) -> None:

@@ -12,7 +12,7 @@ import typer
 from codebutler.cli.context import asked, talk
 from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.config.chats import SECTIONS
-from codebutler.control.messages import (
+from codebutler.protocol.control import (
     DashboardReply,
     DashboardRequest,
     JobsReply,

@@ -13,8 +13,8 @@ import typer
 from codebutler.cli.context import asked, environment, home, talk
 from codebutler.cli.doctor import report
 from codebutler.cli.output import notice, print_json, say
-from codebutler.control.messages import RestartRequest, StatusReply, StatusRequest
 from codebutler.domain.errors import CodeButlerError
+from codebutler.protocol.control import RestartRequest, StatusReply, StatusRequest
 
 STEPS = (
     "Upgrade with the tool that installed it, such as `pipx upgrade codebutler` or `uv tool upgrade codebutler`.",

@@ -68,7 +68,8 @@ class KeyBucket:
             await cancellable(self._store.delete(key, last))
 
     async def begin(self, key: str, value: str) -> bool:
-        """False if there is a value, or one was ended so lately that its end is still known."""
+        """False if there is a value, or one was ended so lately that its end is still known, or one is just being
+        written: ``begun`` knows which."""
         try:
             await cancellable(self._store.update(key, value.encode(), 0))
         except KeyWrongLastSequenceError:
@@ -76,6 +77,19 @@ class KeyBucket:
         except (NatsError, OSError) as error:
             raise BusError(str(error)) from error
         return True
+
+    async def begun(self, key: str) -> str | None:
+        """The value that was in the way of ``begin``; None if it has ended. Raises BusError while it is only being
+        written, by too few servers as yet: whether it will be there is not known."""
+        try:
+            entry = await cancellable(self._store.get(key))
+        except KeyNotFoundError as error:
+            if error.op is None:
+                raise BusError("not on enough servers yet") from error
+            return None
+        except (NatsError, OSError) as error:
+            raise BusError from error
+        return (entry.value or b"").decode()
 
     async def set(self, key: str, value: str) -> int:
         """The new revision; whatever the one before is."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +17,7 @@ from uuid import uuid4
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.js import JetStreamContext, api
@@ -25,20 +25,18 @@ from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
 from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Rejections, connected_client
+from codebutler.cluster.floods import LEFT_OUT_S, Floods
 from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.parts import PART_BYTES, BodyParts, pieces_of
 from codebutler.cluster.server import objection
 from codebutler.cluster.streams import JetStreams
 from codebutler.cluster.subjects import answers_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
-from codebutler.platform.tasks import wait_for
+from codebutler.platform.tasks import beside, wait_for
 
-PART_BYTES = 700 * 2**10
-"""Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
 HEADER_BYTES = 2**10
 MAX_BODY_BYTES = 40 * 2**20
-PARTS = "Cb-Part"
-PART = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
 ACK_WAIT_S = 10.0
 WORKING_S = 3.0
 RETRY_S = 0.25
@@ -47,6 +45,7 @@ NOBODY = "503"
 """The status of the server's own answer when nobody listens there."""
 DUPLICATES_S = 600.0
 IN_FLIGHT = 512
+FLOOD = "not heard for {:g} s, for sending too much: {}"
 
 log = logging.getLogger("codebutler.cluster")
 
@@ -83,7 +82,7 @@ class Bus:
         self._client = client
         self._refusals = refusals
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
-        self._clock = clock
+        self.clock = clock
         self.streams = JetStreams(self._jetstream, replicas)
 
     @classmethod
@@ -103,7 +102,7 @@ class Bus:
         """Wait until the servers want us no more. Raises ConfigError, always."""
         while not self._refusals.final.is_set() and not self._client.is_closed:
             # nats-py does not tell that it has given up if what it still had to send fails.
-            await wait_for(self._clock, self._refusals.final, LONGEST_RETRY_S)
+            await wait_for(self.clock, self._refusals.final, LONGEST_RETRY_S)
         raise self._refusals.error
 
     async def reconnect(self) -> None:
@@ -145,13 +144,8 @@ class Bus:
         limit_bytes = MAX_BODY_BYTES if in_parts else self._client.max_payload - HEADER_BYTES
         if len(body) > limit_bytes:
             raise FrameTooLargeError(f"a message of {len(body)} bytes exceeds the limit of {limit_bytes}")
-        part_bytes = PART_BYTES if in_parts else limit_bytes
-        pieces = [body[at : at + part_bytes] for at in range(0, len(body), part_bytes)]
-        whole = uuid4().hex
-        for number, piece in enumerate(pieces):
-            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}"}
-            if len(pieces) > 1:
-                headers[PARTS] = f"{whole} {number} {len(pieces)}"
+        for number, (piece, named) in enumerate(pieces_of(body, PART_BYTES if in_parts else limit_bytes)):
+            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}", **named}
             await self._until_done(partial(self._jetstream.publish, subject, piece, headers=headers))
 
     async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
@@ -164,14 +158,14 @@ class Bus:
                 if self._client.is_closed:
                     raise BusError("the connection to NATS is closed") from error
                 log.warning("NATS: %s; trying again", error or type(error).__name__)
-                await self._clock.sleep(wait_s)
+                await self.clock.sleep(wait_s)
                 wait_s = min(LONGEST_RETRY_S, wait_s * 2)
             else:
                 return
 
     async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
         """What the durable consumer has, for ever; what is not acknowledged comes again."""
-        parts = BodyParts()
+        parts, wait_s = BodyParts(), RETRY_S
         subscription = await cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
         try:
             while True:
@@ -180,11 +174,17 @@ class Bus:
                 except (NatsError, OSError) as error:
                     if self._client.is_closed:
                         return
-                    # ServiceUnavailableError: the gateway has not made the consumer yet.
-                    if not isinstance(error, TimeoutError | ServiceUnavailableError):
+                    # ServiceUnavailableError: the gateway has not made the consumer yet. It may have to make thousands,
+                    # and is not to be asked for them all the time.
+                    if isinstance(error, TimeoutError):
+                        wait_s = RETRY_S
+                        continue
+                    if not isinstance(error, ServiceUnavailableError):
                         log.warning("NATS: %s; trying again", error or type(error).__name__)
-                    await self._clock.sleep(0 if isinstance(error, TimeoutError) else RETRY_S)
+                    await self.clock.sleep(wait_s)
+                    wait_s = min(LONGEST_RETRY_S, wait_s * 2)
                     continue
+                wait_s = RETRY_S
                 for message in messages:
                     if whole := parts.whole(message):
                         yield _delivered(whole)
@@ -210,6 +210,46 @@ class Bus:
             return
         except (NatsError, OSError) as error:
             raise BusError from error
+
+    async def first(self, stream: str, subject: str) -> tuple[int, bytes] | None:
+        """(place, body) of the oldest message there is, acknowledged by nobody; None if there is none. Raises
+        BusError."""
+        try:
+            found = await cancellable(self._jetstream.get_msg(stream, seq=1, subject=subject, next=True))
+        except NotFoundError:
+            return None
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+        return found.seq or 0, found.data or b""
+
+    async def drop(self, stream: str, seq: int) -> None:
+        """Delete one message. Raises BusError."""
+        try:
+            await cancellable(self._jetstream.delete_msg(stream, seq))
+        except NotFoundError:
+            return
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+
+    async def handed_out(self, stream: str, consumer: str) -> int:
+        """The place of the latest message that the consumer has given to anybody; 0 for none, and without that
+        consumer. Raises BusError."""
+        try:
+            info = await cancellable(self._jetstream.consumer_info(stream, consumer))
+        except NotFoundError:
+            return 0
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+        return info.delivered.stream_seq if info.delivered else 0
+
+    async def drop_consumer(self, stream: str, consumer: str) -> None:
+        """Delete it, if it is there. Raises BusError."""
+        try:
+            await cancellable(self._jetstream.delete_consumer(stream, consumer))
+        except NotFoundError:
+            return
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
 
     # What is not kept: questions, orders, news
 
@@ -243,9 +283,13 @@ class Bus:
 
     @asynccontextmanager
     async def listening(
-        self, subject: str, heard: Callable[[str, bytes], Awaitable[bytes | None]]
+        self,
+        subject: str,
+        heard: Callable[[str, bytes], Awaitable[bytes | None]],
+        floods: Floods | None = None,
     ) -> AsyncIterator[None]:
-        """Call ``heard`` with the subject and the body of each message, several at once; it returns the answer."""
+        """Call ``heard`` with the subject and the body of each message, several at once; it returns the answer.
+        ``floods``: of the many who send there, these are left out."""
         tasks: set[asyncio.Task[None]] = set()
 
         async def answer(message: Msg) -> None:
@@ -255,20 +299,39 @@ class Bus:
                     await cancellable(self._client.publish(message.reply, answered))
 
         async def taken(message: Msg) -> None:
+            now_s = self.clock.monotonic()
+            if floods is not None and not floods.admits(message.subject, len(message.data), now_s):
+                return
             task = asyncio.create_task(answer(message), name=f"cluster:{message.subject}")
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        subscription = await cancellable(self._client.subscribe(subject, cb=taken))
-        await cancellable(self._client.flush())
+        subscriptions = Subscriptions(self._client, taken)
+        await subscriptions.replace([subject])
         try:
-            yield
+            if floods is None:
+                yield
+            else:
+                async with beside(self._leave_out(subject, subscriptions, floods), name=f"floods:{subject}"):
+                    yield
         finally:
             with contextlib.suppress(NatsError):
-                await subscription.unsubscribe()
+                await subscriptions.close()
             for task in list(tasks):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _leave_out(self, subject: str, subscriptions: Subscriptions, floods: Floods) -> None:
+        """Until cancelled. The server sends nothing of those who are left out, so that they cost us nothing."""
+        while True:
+            await floods.begun.wait()
+            while floods.begun.is_set():
+                others = floods.others()
+                log.warning(FLOOD.format(LEFT_OUT_S, ", ".join(floods.left_out)))
+                await self._until_done(partial(subscriptions.replace, others))
+                await wait_for(self.clock, floods.begun, LEFT_OUT_S)
+            floods.over()
+            await self._until_done(partial(subscriptions.replace, [subject]))
 
     # Leases
 
@@ -287,25 +350,25 @@ class Bus:
             raise BusError from error
 
 
-class BodyParts:
-    """Collects the messages of large bodies. What does not make sense is taken for a whole body, which nobody can
-    read."""
+class Subscriptions:
+    """Where a client listens now; ``taken`` gets the messages."""
 
-    def __init__(self) -> None:
-        self._found: dict[str, dict[int, Msg]] = {}
+    def __init__(self, client: Client, taken: Callable[[Msg], Awaitable[None]]) -> None:
+        self._client = client
+        self._taken = taken
+        self._open: list[Subscription] = []
 
-    def whole(self, message: Msg) -> list[Msg]:
-        """The messages of the body that this one completes; [] while parts are missing."""
-        named = PART.fullmatch((message.headers or {}).get(PARTS, ""))
-        if named is None:
-            return [message]
-        name, number, count = named[1], int(named[2]), int(named[3])
-        found = self._found.setdefault(name, {})
-        found[number] = message
-        if len(found) < count:
-            return []
-        del self._found[name]
-        return [found[each] for each in sorted(found)]
+    async def replace(self, subjects: Sequence[str]) -> None:
+        """Listen there instead, from when this returns. What came meanwhile is lost. Raises NatsError."""
+        await cancellable(self.close())
+        for subject in subjects:
+            self._open.append(await cancellable(self._client.subscribe(subject, cb=self._taken)))
+        await cancellable(self._client.flush())
+
+    async def close(self) -> None:
+        """Listen nowhere. Raises NatsError."""
+        while self._open:
+            await self._open.pop().unsubscribe()
 
 
 def _delivered(messages: list[Msg]) -> Delivered:

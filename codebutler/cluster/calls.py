@@ -9,6 +9,7 @@ from contextlib import aclosing
 
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import IN_FLIGHT, Bus, Delivered
+from codebutler.cluster.floods import Seldom
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
     Call,
@@ -58,6 +59,7 @@ class HostCalls:
         self._codec: ClusterCodec[Call] = ClusterCodec(Call)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._handling: set[int] = set()
+        self._mistakes = Seldom()
         self._operations: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def run(self) -> None:
@@ -89,11 +91,11 @@ class HostCalls:
         try:
             call = self._codec.decode(delivered.body)
         except ProtocolError as error:
-            log.warning("cannot read a message from %s: %s", self._host, error)
+            self._complain("cannot read a message from %s: %s", self._host, error)
             return True
         epoch = await self._authority.hosts.epoch_of(self._host)
         if call.epoch < epoch:
-            log.warning(
+            self._complain(
                 "refused a call from %s: its epoch is %d, the current one is %d",
                 self._host,
                 call.epoch,
@@ -104,7 +106,7 @@ class HostCalls:
             return False  # another gateway leads
         repo = self._served(call.repo)
         if repo is None:
-            log.warning("refused a call from %s: %s is not one of its repositories", self._host, call.repo)
+            self._complain("refused a call from %s: %s is not one of its repositories", self._host, call.repo)
             if isinstance(call, ReportCall):  # nobody there keeps it for another time
                 await self._refuse(call)
             return True
@@ -113,6 +115,11 @@ class HostCalls:
             return False
         await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
         return True
+
+    def _complain(self, text: str, *args: object) -> None:
+        """Once a minute: a hostile host could fill the log."""
+        if self._mistakes.admits(self._host, self._bus.clock.monotonic()):
+            log.warning(text, *args)
 
     async def _refuse(self, call: ReportCall) -> None:
         why = f"{call.repo} is not served by this host"

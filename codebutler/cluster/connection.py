@@ -14,6 +14,7 @@ from nats.errors import Error as NatsError
 
 from codebutler.cluster.claims import Key
 from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.platform.tasks import first_of
@@ -38,6 +39,11 @@ class Rejections:
     @property
     def error(self) -> ConfigError:
         """What to tell the person."""
+        if self._name == GATEWAY:
+            return ConfigError(
+                "the NATS servers refuse this gateway: they have other keys than its cluster.json; start them with the "
+                "folders that `codebutler cluster create` wrote, or copy cluster.json from where it wrote them"
+            )
         return ConfigError(
             f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again; "
             "ask for a token, and run `codebutler host join`"
@@ -48,7 +54,8 @@ class Rejections:
         self.latest = str(error) or type(error).__name__
         log.warning("NATS: %s", self.latest)
         told = self.latest.lower()
-        if "authorization" in told or "authentication" in told:
+        # "Authentication Timeout" is no refusal: one side was too busy to say who it is.
+        if "authorization" in told or ("authentication" in told and "timeout" not in told):
             self._left -= 1
         if self._left <= 0:
             self.final.set()

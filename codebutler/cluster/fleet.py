@@ -13,6 +13,7 @@ from codebutler.cluster.messages import Beat, StandingBy
 from codebutler.config.registry import host_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
+from codebutler.domain.model import ButtonClicked, Command
 from codebutler.domain.version import VERSION
 from codebutler.intake.records import Entry
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
@@ -20,10 +21,11 @@ from codebutler.supervisor.workers import ClusterRow, GatewayRow, HostRow
 
 GONE_S = 4 * RENEW_S
 """A stand-by that is silent for so long has ended."""
+PROBLEM_CHARS = 1000
 
 
 class HostedRepo:
-    """A repository on a host, with its events until the stream has them."""
+    """A repository on a host, with its events until the stream has them. While it is moved, new ones are ``held``."""
 
     def __init__(self, repo: RepoSettings) -> None:
         self.repo = repo
@@ -31,11 +33,51 @@ class HostedRepo:
         self.known: set[int] = set()
         self.row: RepoRow | None = None
         self.task: asyncio.Task[None] | None = None
+        self.held: list[Entry] | None = None
+        self.leaves = ""
+        """The host that it leaves: its last calls are still done."""
 
     @property
     def host(self) -> str:
         """Where it is now."""
         return host_in(self.repo.path)
+
+    @property
+    def sending(self) -> int:
+        """How many events are on their way to a stream."""
+        return len(self.known) - len(self.held or ())
+
+    def is_heard_of(self, host: str) -> bool:
+        """Whether that host may speak for it."""
+        return host in (self.host, self.leaves)
+
+    def take(self, entry: Entry) -> None:
+        """Queue an event, once."""
+        if entry.seq in self.known:
+            return
+        self.known.add(entry.seq)
+        if self.held is None or (not self.leaves and _is_for_what_runs(entry)):
+            self.waiting.put_nowait(entry)
+        else:
+            self.held.append(entry)
+
+    def hold(self, leaves: str) -> None:
+        """Keep what is new: without ``leaves``, all but what decides about work that runs."""
+        self.held, self.leaves = self.held or [], leaves
+
+    def release(self) -> None:
+        """What was held goes on, in order."""
+        held, self.held, self.leaves = self.held or [], None, ""
+        for entry in held:
+            self.waiting.put_nowait(entry)
+
+
+def _is_for_what_runs(entry: Entry) -> bool:
+    """Whether the event is about work that has begun: a click, or a command that ends it."""
+    request = entry.request
+    return isinstance(entry.event, ButtonClicked) or (
+        isinstance(request, Command) and request.name in ("stop", "kill")
+    )
 
 
 class Fleet:
@@ -52,12 +94,31 @@ class Fleet:
 
     def heard(self, host: str, beat: Beat, remotes: Iterable[HostedRepo]) -> None:
         """A host that was granted its lease reports."""
-        self._beats[host] = beat
+        self._beats[host] = structs.replace(beat, rows=())
         mine = {remote.repo.name: remote for remote in remotes if remote.host == host}
         for row in beat.rows:
             if (remote := mine.get(row.name)) is not None:
                 repo = remote.repo
-                remote.row = structs.replace(row, path=repo.path, channel_id=repo.channel_id, host=host)
+                problem, doubt = row.problem[:PROBLEM_CHARS], row.doubt[:PROBLEM_CHARS]
+                remote.row = structs.replace(
+                    row,
+                    path=repo.path,
+                    channel_id=repo.channel_id,
+                    host=host,
+                    problem=problem,
+                    doubt=doubt,
+                )
+
+    @property
+    def names(self) -> set[str]:
+        """Of the hosts that were heard."""
+        return set(self._beats)
+
+    def has_left(self, name: str, host: str, digest: str) -> bool:
+        """Whether that host serves the repository no more: it knows the assignment ``digest``, which is without it, and
+        its worker has ended."""
+        beat = self._beats.get(host)
+        return beat is not None and beat.known == digest and all(row.name != name for row in beat.rows)
 
     def stands_by(self, gateway: StandingBy) -> None:
         """A gateway would lead if this one did not."""
@@ -108,7 +169,8 @@ class Fleet:
                 gateways.append(
                     GatewayRow(machine=each.machine, version=each.version, leads=False, seen=seen)
                 )
-        hosts = tuple(self._host(name, repos[name], pending.get(name)) for name in sorted(repos))
+        names = sorted({*repos, *self._beats})
+        hosts = tuple(self._host(name, repos.get(name, ()), pending.get(name)) for name in names)
         return ClusterRow(epoch=self._authority.epoch, gateways=tuple(gateways), hosts=hosts)
 
     def _host(self, name: str, repos: tuple[str, ...], pending: int | None) -> HostRow:
@@ -123,6 +185,7 @@ class Fleet:
             version=beat.release if beat else "",
             pending=pending,
             outbox=beat.outbox if beat else 0,
+            has=beat.has if beat else None,
         )
 
     def _ago(self, seconds: float) -> datetime:

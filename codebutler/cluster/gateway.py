@@ -6,8 +6,9 @@ import asyncio
 import dataclasses
 import logging
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from types import TracebackType
 
 from codebutler.cluster.absence import AbsenceNotices
@@ -15,6 +16,7 @@ from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.calls import HostCalls
 from codebutler.cluster.fleet import Fleet, HostedRepo
+from codebutler.cluster.floods import Floods, Seldom
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.messages import (
     DROPPED,
@@ -23,7 +25,6 @@ from codebutler.cluster.messages import (
     ClusterCodec,
     EventForHost,
     HostNews,
-    HostQuestion,
     LookOrder,
     Order,
     OrderDone,
@@ -33,6 +34,7 @@ from codebutler.cluster.messages import (
     WorkerOrder,
     encode,
 )
+from codebutler.cluster.moving import HostMoves
 from codebutler.cluster.questions import HostQuestions
 from codebutler.cluster.removal import Removals
 from codebutler.cluster.subjects import (
@@ -63,9 +65,9 @@ from codebutler.platform.tasks import Tasks, cancel
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.port import Services
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
-from codebutler.supervisor.workers import ClusterRow
+from codebutler.supervisor.workers import ClusterRow, Mover
 
 MAX_IN_BYTES = 2**28
 ASK_S = 65.0
@@ -90,12 +92,14 @@ class HostWorkers:
         self._streams: set[str] = set()
         """Hosts whose stream is there."""
         self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
-        self._tasks = Tasks(_failed)
+        self._urgent = asyncio.Semaphore(PREPARED_AT_ONCE)
+        """For those that have an event: they do not wait for thousands that have none."""
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
-        self._questions = HostQuestions(authority, services, self._of, self._heard)
+        self._questions = HostQuestions(authority, services, self._of, self._heard, clock)
         self._fleet.misfits = self._questions.misfits
-        self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
+        self._mistakes = Seldom()
         self._news: ClusterCodec[HostNews] = ClusterCodec(HostNews)
         self._gateways: ClusterCodec[StandingBy] = ClusterCodec(StandingBy)
         self._done: ClusterCodec[OrderDone] = ClusterCodec(OrderDone)
@@ -103,8 +107,9 @@ class HostWorkers:
         self._started = False
 
     async def __aenter__(self) -> HostWorkers:
-        await self._stack.enter_async_context(self._bus.listening(questions_of("*"), self._asked))
-        await self._stack.enter_async_context(self._bus.listening(news_of("*"), self._told))
+        for of, heard in ((questions_of, self._asked), (news_of, self._told)):
+            floods = Floods(partial(self._subjects, of))
+            await self._stack.enter_async_context(self._bus.listening(of("*"), heard, floods))
         removals = Removals(self._authority, self._services, self._of)
         await self._stack.enter_async_context(self._bus.listening(REMOVALS, removals.told))
         await self._stack.enter_async_context(self._bus.listening(STAND_BY, self._stands_by))
@@ -128,6 +133,9 @@ class HostWorkers:
         remote = HostedRepo(repo)
         self._remotes[repo.name] = self._channels[repo.channel_id] = remote
         remote.task = self._tasks.start(self._deliver(remote), name=f"events for {repo.name}")
+        self._tasks.start(
+            self._prepare(remote.host, repo.name, self._preparing), name=f"consumer of {repo.name}"
+        )
         self._listen_to(remote.host)
 
     def _listen_to(self, host: str) -> None:
@@ -166,11 +174,8 @@ class HostWorkers:
 
     def deliver(self, entry: Entry) -> None:
         """Queue the event for its host's stream; once that has it on disk, the journal may forget it."""
-        remote = self._channels.get(entry.channel)
-        if remote is None or entry.seq in remote.known:
-            return
-        remote.known.add(entry.seq)
-        remote.waiting.put_nowait(entry)
+        if (remote := self._channels.get(entry.channel)) is not None:
+            remote.take(entry)
 
     def stop_turns(self, name: str, user: PersonRef) -> None:
         """End all turns of the repository. Raises RegistryError."""
@@ -240,6 +245,9 @@ class HostWorkers:
         repos = {host: tuple(each.name for each in self._of(host)) for host in self._hosts}
         return self._fleet.cluster(repos, {host: sum(counts.values()) for host, counts in untaken.items()})
 
+    def _subjects(self, of: Callable[[str], str]) -> set[str]:
+        return set(map(of, self._hosts))
+
     @property
     def _hosts(self) -> set[str]:
         return {remote.host for remote in self._remotes.values()}
@@ -258,6 +266,12 @@ class HostWorkers:
         return found
 
     @property
+    def mover(self) -> Mover:
+        """Moves repositories between the hosts."""
+        known = (self._authority, self._fleet, self._clock, self._remotes, self._prepare)
+        return HostMoves(self._bus, *known).mover
+
+    @property
     def outbox_pending(self) -> int:
         """By the hosts' last reports."""
         return self._fleet.outbox_pending
@@ -270,8 +284,7 @@ class HostWorkers:
     # Events on their way to the hosts
 
     async def _deliver(self, remote: HostedRepo) -> None:
-        prepared = remote.host
-        await self._prepare(prepared, remote.repo.name)
+        prepared = ""
         while True:
             entry = await remote.waiting.get()
             if (host := remote.host) != prepared:
@@ -291,8 +304,8 @@ class HostWorkers:
                 log.warning("event %d stays in the journal: %s", entry.seq, error)
             remote.known.discard(entry.seq)
 
-    async def _prepare(self, host: str, repo: str) -> None:
-        async with self._preparing:
+    async def _prepare(self, host: str, repo: str, turn: asyncio.Semaphore | None = None) -> None:
+        async with turn or self._urgent:
             if host not in self._streams:
                 await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
                 self._streams.add(host)
@@ -310,16 +323,16 @@ class HostWorkers:
             event=entry.event,
             request=entry.request,
             received_at=entry.received_at,
+            trace=entry.trace,
         )
-        subject = events_to(remote.host, remote.repo.name)
-        await self._bus.publish(subject, encode(event), f"{epoch} {entry.event.key}")
+        subject, key = events_to(event.host, event.repo), f"{epoch} {entry.event.key}"
+        await self._bus.publish(subject, encode(event), key)
 
     async def _untaken(self, host: str) -> Mapping[str, int]:
         """Events in the host's stream, by repository. Raises BusError."""
         counts = await self._bus.counts(stream_in(host), events_to(host, "*"))
-        return {
-            each.name: count for each in self._of(host) if (count := counts.get(events_to(host, each.name)))
-        }
+        found = {each.name: counts.get(events_to(host, each.name), 0) for each in self._of(host)}
+        return {name: count for name, count in found.items() if count}
 
     # What the hosts say
 
@@ -329,7 +342,7 @@ class HostWorkers:
 
         def served(name: str) -> RepoSettings | None:
             remote = self._remotes.get(name)
-            return remote.repo if remote is not None and remote.host == host else None
+            return remote.repo if remote is not None and remote.is_heard_of(host) else None
 
         calls = HostCalls(host, self._bus, self._authority, self._services, served, self._returned)
         await calls.run()
@@ -349,27 +362,21 @@ class HostWorkers:
         host = subject.rpartition(".")[2]
         if not self._started:
             return None  # a host that is told of no repository ends its workers
-        try:
-            reply = await self._questions.answer(host, self._question.decode(body))
-        except (ProtocolError, BusError) as error:
-            log.warning("a question of %s: %s", host, error)
-            return None
-        return encode(reply) if reply is not None else None
+        return await self._questions.answered(host, body)
 
     async def _told(self, subject: str, body: bytes) -> None:
         host = subject.rpartition(".")[2]
         try:
             news = self._news.decode(body)
         except ProtocolError as error:
-            log.warning("news of %s: %s", host, error)
+            if self._mistakes.admits(host, self._clock.monotonic()):
+                log.warning("news of %s: %s", host, error)
             return
         remote = self._remotes.get(news.repo)
-        if (
-            remote is not None
-            and remote.host == host
-            and news.epoch == await self._authority.hosts.epoch_of(host)
-        ):
-            self._services.show(remote.repo, news.news)
+        if remote is None or remote.host != host:
+            return
+        if news.epoch == await self._authority.hosts.epoch_of(host):
+            self._services.show(remote.repo, news.told(self._clock.now()))
 
     def _heard(self, host: str, beat: Beat) -> None:
         self._fleet.heard(host, beat, self._remotes.values())
@@ -390,7 +397,3 @@ class HostWorkers:
         if remote is None:
             raise RegistryError(f"no repository named {name} is served: see `codebutler repos`")
         return remote
-
-
-def _failed(name: str, error: BaseException) -> None:
-    log.error("%s failed: %r", name, error)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-
-import msgspec
-from msgspec import Struct
-from nats.aio.client import Client
-from nats.errors import Error as NatsError
 
 from codebutler.cluster.authority import read_authority
 from codebutler.cluster.connection import connected_client
 from codebutler.cluster.membership import is_host, read_membership
+from codebutler.cluster.readings import ServerFacts, StreamFacts, read_servers, read_streams
 from codebutler.cluster.server import objection
 from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
-ANSWERS_S = 3.0
 PATIENCE_S = 10.0
 """For a connection, and for the servers to choose a leader."""
 AREA = "cluster"
@@ -30,88 +21,6 @@ CLOCK_S = 2.0
 """Leases are the servers' time; times of messages are the gateway's."""
 SAFE = 3
 """Servers, and copies: what survives the loss of one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
-    """What a server says of itself. ``ahead_s``: of this machine's clock. ``is_synced``: it acknowledges a message once
-    it is on disk."""
-
-    name: str
-    version: str
-    ahead_s: float
-    max_payload_bytes: int
-    is_synced: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamFacts:
-    """``replicas``: on how many servers it should be; ``behind``: those that do not have all of it now, with one of
-    them where none is named yet."""
-
-    name: str
-    replicas: int
-    has_leader: bool = True
-    behind: tuple[str, ...] = ()
-
-
-class _Identity(Struct):
-    name: str
-    ver: str
-    time: datetime
-
-
-class _JetStreamSettings(Struct):
-    sync_always: bool = False
-
-
-class _JetStreamState(Struct):
-    config: _JetStreamSettings | None = None
-
-
-class _State(Struct):
-    max_payload: int = 0
-    jetstream: _JetStreamState | None = None
-
-
-class _ServerAnswer(Struct):
-    """Source: nats-server 2.15.1, $SYS.REQ.SERVER.PING.VARZ."""
-
-    server: _Identity
-    data: _State
-
-
-class _StreamSettings(Struct):
-    name: str
-    num_replicas: int = 1
-
-
-class _Peer(Struct):
-    name: str
-    current: bool = False
-    offline: bool = False
-
-
-class _Group(Struct):
-    leader: str = ""
-    replicas: tuple[_Peer, ...] = ()
-
-
-class _StreamState(Struct):
-    config: _StreamSettings
-    cluster: _Group | None = None
-
-
-class _Refusal(Struct):
-    description: str = ""
-
-
-class _StreamList(Struct):
-    """Source: nats-server 2.15.1, $JS.API.STREAM.LIST."""
-
-    error: _Refusal | None = None
-    total: int = 0
-    streams: tuple[_StreamState, ...] = ()
 
 
 async def examine_cluster(home: Home, clock: Clock) -> AsyncIterator[Finding]:
@@ -151,72 +60,6 @@ async def _gateways(home: Home, clock: Clock) -> list[Finding]:
     return [*found, *judge_streams(streams, replicas, servers)]
 
 
-async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[ServerFacts, ...]:
-    """What each server says, by name; after ``wanted`` answers, or ANSWERS_S. ``system``: a connection that may ask.
-    Raises CodeButlerError."""
-    inbox = system.new_inbox()
-    found: list[ServerFacts] = []
-    try:
-        subscription = await system.subscribe(inbox)
-        asked_at = clock.now()
-        await system.publish("$SYS.REQ.SERVER.PING.VARZ", b"{}", reply=inbox)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ANSWERS_S):
-                while len(found) < wanted:
-                    message = await subscription.next_msg(timeout=ANSWERS_S)
-                    if not message.data:
-                        break  # the server's own answer: we may not ask
-                    took = (clock.now() - asked_at) / 2
-                    found.append(_server(message.data, asked_at + took))
-        await subscription.unsubscribe()
-    except (NatsError, OSError, msgspec.DecodeError) as error:
-        raise CodeButlerError(f"the NATS servers cannot be asked: {error or type(error).__name__}") from error
-    return tuple(sorted(found, key=lambda each: each.name))
-
-
-def _server(body: bytes, here: datetime) -> ServerFacts:
-    answer = msgspec.json.decode(body, type=_ServerAnswer)
-    settings = answer.data.jetstream.config if answer.data.jetstream is not None else None
-    return ServerFacts(
-        name=answer.server.name,
-        version=answer.server.ver,
-        ahead_s=(answer.server.time - here).total_seconds(),
-        max_payload_bytes=answer.data.max_payload,
-        is_synced=settings is not None and settings.sync_always,
-    )
-
-
-async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
-    """What is kept, and where. Raises CodeButlerError."""
-    found: list[_StreamState] = []
-    try:
-        while True:
-            asked = msgspec.json.encode({"offset": len(found)})
-            answer = await client.request("$JS.API.STREAM.LIST", asked, timeout=ANSWERS_S)
-            page = msgspec.json.decode(answer.data, type=_StreamList)
-            if page.error is not None:
-                raise CodeButlerError(f"the streams cannot be listed: {page.error.description}")
-            found += page.streams
-            if not page.streams or len(found) >= page.total:
-                break
-    except (NatsError, OSError, msgspec.DecodeError) as error:
-        raise CodeButlerError(f"the streams cannot be listed: {error or type(error).__name__}") from error
-    return tuple(_stream(each) for each in found)
-
-
-def _stream(stream: _StreamState) -> StreamFacts:
-    group = stream.cluster or _Group(leader="the only server")
-    behind = sorted(peer.name for peer in group.replicas if peer.offline or not peer.current)
-    # Its leader does not list a server that has not begun with it.
-    unlisted = stream.config.num_replicas - 1 - len(group.replicas)
-    return StreamFacts(
-        name=stream.config.name,
-        replicas=stream.config.num_replicas,
-        has_leader=bool(group.leader),
-        behind=(*behind, *["another server"] * unlisted),
-    )
-
-
 def judge_servers(found: Sequence[ServerFacts], wanted: int) -> Iterator[Finding]:
     """How the servers are; ``wanted``: how many there should be. Pure."""
     if len(found) < wanted:
@@ -240,6 +83,12 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
             server.name,
             "acknowledges messages that are not on its disk yet: set `sync_interval: always` in `jetstream` of its "
             "nats.conf and restart it",
+        )
+    if server.lacks:
+        yield warn(
+            AREA,
+            server.name,
+            f"does not have everything yet ({server.lacks}): stop no other server, and wait until it has",
         )
     if abs(server.ahead_s) > CLOCK_S:
         way = "ahead of" if server.ahead_s > 0 else "behind"

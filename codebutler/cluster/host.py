@@ -58,10 +58,12 @@ log = logging.getLogger("codebutler.cluster")
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What this machine can serve of an assignment: settings by name, and rows of what it cannot."""
+    """What this machine can serve of an assignment: settings by name, and rows of what it cannot. ``registered``: the
+    names of all repositories that it has."""
 
     served: dict[str, RepoSettings]
     missing: tuple[RepoRow, ...] = ()
+    registered: tuple[str, ...] = ()
 
 
 class HostLink:
@@ -84,10 +86,11 @@ class HostLink:
         self._workers = workers
         self._local = local
         self._clock = clock
-        self._digest = self._waits = self._totals = ""
+        self._digest = self._waits = self._totals = self._runs = ""
         self._given: tuple[RepoSettings, ...] = ()
         self._served: dict[str, RepoSettings] = {}
         self._missing: tuple[RepoRow, ...] = ()
+        self._registered: tuple[str, ...] = ()
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._replies: ClusterCodec[Reply] = ClusterCodec(Reply)
         self._orders: ClusterCodec[Order] = ClusterCodec(Order)
@@ -120,7 +123,7 @@ class HostLink:
         local = await asyncio.to_thread(self._local, self._given)
         for row in set(local.missing) - set(self._missing):
             log.error("%s is not served: %s", row.name, row.problem)
-        self._missing = local.missing
+        self._missing, self._registered = local.missing, local.registered
         for name in self._served.keys() - local.served.keys():
             await cancel({self._loops.pop(name)})
             await self._workers.remove(name, RESTART_GRACE_S)
@@ -165,6 +168,8 @@ class HostLink:
             leaves=leaves,
             release=VERSION,
             totals=self._totals,
+            runs=self._runs,
+            has=self._registered,
         )
 
     async def _beat(self, asked_s: float) -> None:
@@ -191,6 +196,9 @@ class HostLink:
         if granted.totals is not None:
             self._services.totals, self._totals = granted.totals, granted.totals_known
             self._workers.tell_total()
+        if granted.runs is not None:
+            self._services.runs, self._runs = granted.runs, granted.runs_known
+            self._services.on_runs()
         if granted.repos is not None:
             self._given, self._digest = granted.repos, granted.digest
             self._assigned.set()
@@ -232,6 +240,8 @@ class HostLink:
                 await delivered.ack()
 
     async def _take(self, message: EventForHost, seq: int) -> None:
+        if all(each.name != message.repo for each in self._given):
+            raise CodeButlerError("it is another host's now")  # which this one has only just heard
         if message.epoch < self._standing.gateway_epoch and not await self._is_wanted(message):
             return
         if message.event.channel != self._served[message.repo].channel_id:
@@ -239,7 +249,7 @@ class HostLink:
             return
         stored = self._services.stored(seq)
         event = self._dated(message)
-        entry = Entry(seq, event.channel, event, message.request, message.received_at)
+        entry = Entry(seq, event.channel, event, message.request, message.received_at, trace=message.trace)
         try:
             self._workers.deliver(entry)
             await stored.wait()

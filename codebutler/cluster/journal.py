@@ -140,10 +140,10 @@ class GatewayJournal(Journal):
 
     async def _is_open(self, key: str, taken: TakenEvent) -> bool:
         """Whether an event is there that nobody has settled: of an attempt whose answer was lost, or of a gateway that
-        lost its lease meanwhile. Then our file says whether it is known."""
-        if (found := await self._bucket.get(key)) is None:
+        lost its lease meanwhile. Then our file says whether it is known. Raises BusError if that is not decided yet."""
+        if (found := await self._bucket.begun(key)) is None:
             return False
-        if not isinstance(_decoded(found[0]), TakenEvent):
+        if not isinstance(_decoded(found), TakenEvent):
             await self._bucket.set(key, _encoded(taken))  # somebody had the server store something else there
         return True
 

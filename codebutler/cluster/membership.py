@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import zlib
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -64,6 +65,20 @@ def read_membership(home: Home, *, gateway: bool) -> ClusterMembership:
         )
     if fault := _fault(membership):
         raise ConfigError(f"{source}: {fault}")
+    return membership
+
+
+def membership_of(file: Path) -> ClusterMembership:
+    """A gateway's, from another file. Raises ConfigError."""
+    try:
+        membership = msgspec.convert(parse_object(file.read_bytes(), str(file)), ClusterMembership)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except msgspec.ValidationError as error:
+        key, what = explain(error)
+        raise ConfigError(f"{file}: {key}: {what}") from None
+    if fault := "it is a host's" if membership.name != GATEWAY else _fault(membership):
+        raise ConfigError(f"{file}: {fault}")
     return membership
 
 

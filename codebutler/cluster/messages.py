@@ -7,10 +7,10 @@ the reply subjects that others name. ``epoch`` is the sender's: a receiver that 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, structs
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ProtocolError
@@ -20,18 +20,16 @@ from codebutler.domain.version import VERSION
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.conversations import Told
 from codebutler.protocol.hosts import HostReport
-from codebutler.protocol.messages import (
-    Budget,
-    Doing,
-    Live,
-    Overview,
-    TotalUse,
-    TurnEnded,
-    TurnStarted,
-)
+from codebutler.protocol.messages import ID, TotalUse, TurnEnded
+from codebutler.protocol.spans import Traced
+from codebutler.supervisor.port import News as Reported
 from codebutler.supervisor.supervisor import RepoRow
 
 CLUSTER_VERSION = 1
+MAX_WHY_CHARS = 10_000
+RepoName = Annotated[str, Meta(max_length=200)]
+CallId = Annotated[str, Meta(pattern=r"^[0-9A-Za-z]{1,64}\Z")]
+"""The gateway's answer has it in a header."""
 DROPPED = "dropped"
 """The code of an event that is not to be taken."""
 
@@ -48,13 +46,15 @@ class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class EventForHost(_ClusterMessage, frozen=True, tag="event"):
-    """An accepted event of a repository; acknowledged once the worker has it in its store."""
+    """An accepted event of a repository; acknowledged once the worker has it in its store. ``trace``: the context of
+    the event's trace, "" without one."""
 
     host: str
     repo: str
     event: Event
     request: Request
     received_at: datetime
+    trace: str = ""
 
 
 class CallAnswer(_ClusterMessage, frozen=True, tag="answer"):
@@ -77,9 +77,9 @@ ToHost = EventForHost | CallAnswer
 class SendCall(_ClusterMessage, frozen=True, tag="send"):
     """Do this in the repository's channel. ``unsure``: it may have been done before, so look first."""
 
-    call: str
-    repo: str
-    op_id: str
+    call: CallId
+    repo: RepoName
+    op_id: ID
     operation: Operation
     unsure: bool
 
@@ -87,24 +87,24 @@ class SendCall(_ClusterMessage, frozen=True, tag="send"):
 class EndedCall(_ClusterMessage, frozen=True, tag="ended"):
     """A run has its outcome."""
 
-    call: str
-    repo: str
+    call: CallId
+    repo: RepoName
     ended: TurnEnded
 
 
 class DownCall(_ClusterMessage, frozen=True, tag="down"):
     """The repository's worker stays down."""
 
-    call: str
-    repo: str
-    why: str
+    call: CallId
+    repo: RepoName
+    why: Annotated[str, Meta(max_length=MAX_WHY_CHARS)]
 
 
 class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
     """An event that a gateway sent which leads no more: the leader decides whether the host takes it (``DROPPED``)."""
 
-    call: str
-    repo: str
+    call: CallId
+    repo: RepoName
     event: Event
     request: Request
     received_at: datetime
@@ -113,8 +113,8 @@ class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
 class ReportCall(_ClusterMessage, frozen=True, tag="report"):
     """Note this of the repository."""
 
-    call: str
-    repo: str
+    call: CallId
+    repo: RepoName
     report: HostReport
 
 
@@ -125,10 +125,22 @@ Call = SendCall | EndedCall | DownCall | ReturnedCall | ReportCall
 
 
 class HostNews(_ClusterMessage, frozen=True, tag="news"):
-    """What a worker reports as it happens."""
+    """What a worker reports as it happens. With times in it: ``at`` is now by the host's clock, in nanoseconds since
+    the epoch."""
 
     repo: str
-    news: Budget | Doing | Live | Overview | TurnStarted
+    news: Reported
+    at: int = 0
+
+    def told(self, now: datetime) -> Reported:
+        """The news, with its times by our clock, which is ``now``."""
+        if not isinstance(self.news, Traced):
+            return self.news
+        by = int(now.timestamp() * 1_000_000) * 1000 - self.at
+        spans = tuple(
+            structs.replace(each, began=each.began + by, ended=each.ended + by) for each in self.news.spans
+        )
+        return structs.replace(self.news, spans=spans)
 
 
 class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
@@ -145,24 +157,28 @@ class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
     """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
     the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
-    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has."""
+    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has; ``runs``: likewise.
+    ``has``: the names of all repositories registered there, whether they are its own or not; None if it does not
+    say."""
 
     version: int
-    instance: str
+    instance: ID
     rows: tuple[RepoRow, ...] = ()
     outbox: int = 0
-    known: str = ""
+    known: ID = ""
     leaves: bool = False
-    release: str = ""
-    totals: str = ""
+    release: Annotated[str, Meta(max_length=40)] = ""
+    totals: Annotated[str, Meta(max_length=200)] = ""
+    runs: Annotated[str, Meta(max_length=200)] = ""
+    has: tuple[RepoName, ...] | None = None
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
     """Piece ``number`` of a file: the one after the last answer, or that one again. Piece 0 starts the download."""
 
     repo: str
-    request: str
-    file_id: str
+    request: ID
+    file_id: ID
     number: int
 
 
@@ -179,13 +195,16 @@ HostQuestion = Beat | FetchQuestion | ThreadQuestion
 
 class Granted(_ClusterMessage, frozen=True, tag="granted"):
     """The host's ``host_epoch``; and its repositories, and for each that has a budget with all others what those have
-    used, unless it knows that already. ``totals_known`` names this state of them."""
+    used, unless it knows that already. ``totals_known`` names this state of them. ``runs``: of which runs the gateway
+    knows, by repository, unless the host was told by this gateway for these repositories; ``runs_known`` names that."""
 
     host_epoch: int
     digest: str
     repos: tuple[RepoSettings, ...] | None = None
     totals: dict[str, TotalUse] | None = None
     totals_known: str = ""
+    runs: dict[str, str] | None = None
+    runs_known: str = ""
 
 
 class Refused(_ClusterMessage, frozen=True, tag="refused"):

@@ -11,10 +11,12 @@ from hashlib import sha256
 from msgspec import msgpack
 
 from codebutler.cluster.buckets import BusError
+from codebutler.cluster.floods import Seldom
 from codebutler.cluster.leases import Epochs, LeaseLostError
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
     Beat,
+    ClusterCodec,
     FetchQuestion,
     FilePiece,
     Granted,
@@ -24,17 +26,21 @@ from codebutler.cluster.messages import (
     Reply,
     ThreadQuestion,
     ThreadSaid,
+    encode,
     misfit,
 )
-from codebutler.config.hosts import assigned
+from codebutler.config.channels import assigned
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.errors import ChatError, CodeButlerError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import TotalUse
 from codebutler.supervisor.port import Services
 
 PIECE_WAIT_S = 3.0
 FORGOTTEN_S = 60.0
+DOWNLOADS = 32
+"""At once for one host; the next one waits."""
 
 log = logging.getLogger("codebutler.cluster")
 
@@ -46,6 +52,7 @@ class HostDownload:
         self.pieces: asyncio.Queue[FilePiece | NotDone] = asyncio.Queue(1)
         self.number = -1
         self.given: FilePiece | NotDone | None = None
+        self.ended = False
 
     async def run(self, services: Services, repo: RepoSettings, file_id: str, epoch: int) -> None:
         """Fetch it. Its end is a piece, too."""
@@ -87,7 +94,11 @@ class HostQuestions:
         services: Services,
         repos: Callable[[str], tuple[RepoSettings, ...]],
         heard: Callable[[str, Beat], None],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
+        self._mistakes = Seldom()
+        self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
         self._authority = authority
         self._services = services
         self._repos = repos
@@ -99,6 +110,16 @@ class HostQuestions:
         """By host and assignment, in this state."""
         self._downloads: dict[tuple[str, str], HostDownload] = {}
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+
+    async def answered(self, host: str, body: bytes) -> bytes | None:
+        """The answer, None if there is none. A host that sends what nobody can read is named once a minute."""
+        try:
+            reply = await self.answer(host, self._question.decode(body))
+        except (ProtocolError, BusError) as error:
+            if self._mistakes.admits(host, self._clock.monotonic()):
+                log.warning("a question of %s: %s", host, error)
+            return None
+        return encode(reply) if reply is not None else None
 
     async def answer(self, host: str, question: HostQuestion) -> Reply | None:
         """None while we do not lead: another gateway answers."""
@@ -126,7 +147,7 @@ class HostQuestions:
     async def _beat(self, host: str, beat: Beat) -> Reply:
         epoch = self._authority.epoch
         if why := misfit(beat.version, CLUSTER_VERSION, name=host, release=beat.release):
-            if self.misfits.get(host) != why:
+            if self.misfits.get(host) != why and self._mistakes.admits(host, self._clock.monotonic()):
                 log.error("refused a host: %s", why)
             self.misfits[host] = why
             return Refused(epoch=epoch, why=why)
@@ -143,6 +164,7 @@ class HostQuestions:
         repos = tuple(assigned(each) for each in self._repos(host))
         digest = digest_of(repos)
         known, totals = digest == beat.known, f"{epoch} {self._states} {digest}"
+        runs = f"{epoch} {digest}"
         return Granted(
             epoch=epoch,
             host_epoch=host_epoch,
@@ -150,7 +172,13 @@ class HostQuestions:
             repos=None if known else repos,
             totals=None if beat.totals == totals else self._totals_of(host, digest),
             totals_known=totals,
+            runs=None if beat.runs == runs else self._runs_of(host),
+            runs_known=runs,
         )
+
+    def _runs_of(self, host: str) -> dict[str, str]:
+        found = {each.name: self._services.runs_known(each) for each in self._repos(host)}
+        return {name: ended for name, ended in found.items() if ended is not None}
 
     def _totals_of(self, host: str, digest: str) -> dict[str, TotalUse]:
         key = (host, digest)
@@ -167,13 +195,23 @@ class HostQuestions:
                 return NotDone(
                     epoch=epoch, code="unreachable", text="the gateway has changed: ask for it again"
                 )
+            if sum(of == host and not each.ended for (of, _), each in self._downloads.items()) >= DOWNLOADS:
+                await asyncio.sleep(PIECE_WAIT_S)
+                return NotDone(epoch=epoch, code="wait", text="")
             download = self._downloads[key] = HostDownload()
-            work = download.run(self._services, repo, question.file_id, epoch)
-            self._tasks.start(work, name=f"download for {host}")
+            self._tasks.start(self._download(key, repo, question.file_id, epoch), name=f"download for {host}")
         piece = await download.piece(question.number)
-        if isinstance(piece, NotDone) or (piece is not None and piece.last):
-            asyncio.get_running_loop().call_later(FORGOTTEN_S, self._downloads.pop, key, None)
         return piece or NotDone(epoch=epoch, code="wait", text="")
+
+    async def _download(self, key: tuple[str, str], repo: RepoSettings, file_id: str, epoch: int) -> None:
+        """Keep its end for a while, in case that the host has not heard it."""
+        download = self._downloads[key]
+        try:
+            await download.run(self._services, repo, file_id, epoch)
+            download.ended = True
+            await asyncio.sleep(FORGOTTEN_S)
+        finally:
+            del self._downloads[key]
 
     async def _thread(self, repo: RepoSettings, question: ThreadQuestion) -> Reply:
         epoch = self._authority.epoch

@@ -1,16 +1,18 @@
-"""The chats that a home serves, and a repository's place in one. Pure."""
+"""The chats that a home serves, a repository's place in one, and which part of a configuration workers and hosts are
+told. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.chats import SECTIONS, ChatName, section_of
 from codebutler.config.merge import Layer, at, put
-from codebutler.config.schema import Config
-from codebutler.config.section import MetricsSection, TracingSection
+from codebutler.config.registry import host_in
+from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.section import BudgetSection, MetricsSection, TracingSection, limits_any
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 
@@ -26,13 +28,39 @@ def served_chats(config: Config) -> tuple[ChatName, ...]:
 
 def without_chats(config: Config) -> Config:
     """The configuration without the chats, which is the same for repositories that are configured alike."""
-    return msgspec.structs.replace(config, **{each.key: each() for each in SECTIONS})
+    return replace(config, **{each.key: each() for each in SECTIONS})
 
 
 def without_tokens(config: Config) -> Config:
     """As a worker is told it: of the chats only its own place, and who may speak there."""
     chats = {each.key: each.alone for each in config.chats}
-    return msgspec.structs.replace(config, metrics=MetricsSection(), tracing=TracingSection(), **chats)
+    return replace(config, metrics=MetricsSection(), tracing=TracingSection(), **chats)
+
+
+def assigned(repo: RepoSettings) -> RepoSettings:
+    """What a host is told of its repository: who may speak, where, who decides, and the budget of all repositories
+    together. The gateway's keys stay there."""
+    chats = {each.key: getattr(repo.config, each.key).alone for each in SECTIONS}
+    told = replace(
+        Config(),
+        **chats,
+        authorization=repo.config.authorization,
+        approvals=repo.config.approvals,
+        budget=BudgetSection(total=repo.config.budget.total),
+    )
+    return RepoSettings(
+        name=repo.name, path=repo.path, channel_id=repo.channel_id, config=told, host=host_in(repo.path)
+    )
+
+
+def combined(here: Config, given: Config) -> Config:
+    """The host's own configuration with what it was told. What a shell may be given stays the host's own decision."""
+    chats = {each.key: getattr(given, each.key) for each in SECTIONS}
+    patterns = here.authorization
+    rules = replace(given.authorization, blocklist=patterns.blocklist, allowlist=patterns.allowlist)
+    total = given.budget.total if limits_any(given.budget.total) else here.budget.total
+    budget = replace(here.budget, total=total)
+    return replace(here, **chats, authorization=rules, approvals=given.approvals, budget=budget)
 
 
 def channel_in(values: dict[str, Any]) -> ConversationRef:

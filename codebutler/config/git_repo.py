@@ -29,7 +29,18 @@ _HARMLESS = (
 )  # fmt: skip
 # No transport is allowed: a repository that claims to be a partial clone would make git fetch, with any
 # program.
-_ENV = {"LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+BOUNDED = {"GIT_ALLOC_LIMIT": "512m"}
+"""For git outside the sandbox: it ends with an error instead of holding a larger object at once. A few bytes in a pack
+can be a delta that unfolds to any size."""
+BOUNDED_PINS = (("core.bigFileThreshold", "256m"), ("pack.threads", "1"))
+"""Larger files are streamed, and one object is unfolded at a time."""
+_ENV = {
+    "LC_ALL": "C",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    **BOUNDED,
+}
 ORDINARY_ID = 1000
 RUN_AS_USER = "run CodeButler as an ordinary user"
 ROOTS_OWN = (

@@ -32,13 +32,14 @@ from codebutler.domain.refs import NO_CHANNEL, NO_PERSON, ConversationRef, Perso
 Action = (
     Literal["see", "command", "press", "retract", "amend"]
     | Literal["ask", "skill", "decide", "answer", "type", "continue", "undo", "commit", "merge", "remember"]
-    | Literal["push", "loosen", "new"]
+    | Literal["push", "loosen", "new", "move"]
 )
 """``see`` a repository and be heard as background; say a ``command``; ``press`` a button and ``retract`` a message,
 whatever they are about; ``ask`` an agent, have it use a ``skill``, ``decide`` what it wants to do, ``answer`` its
 question, ``type`` into its program, let its work ``continue``, ``undo`` or ``commit`` it, ``merge`` or discard its
 branch, let it ``remember``; ``push`` what was committed, with the owner's credentials; let it work in a mode that asks
-less than the configured one (``loosen``); make a ``new`` repository; ``amend`` what was said."""
+less than the configured one (``loosen``); make a ``new`` repository; ``move`` one to another host; ``amend`` what
+was said."""
 
 Prefixes = tuple[str, ...]
 ANY_AGENT: Prefixes = ("*",)
@@ -79,6 +80,7 @@ ACTIONS: Mapping[Action, Needs] = MappingProxyType(
         "loosen": Needs("agent", named=True),
         "remember": Needs("agent", what="decide about the memory"),
         "push": Needs("agent", what="push from here"),
+        "move": Needs("agent", what="move it to another host"),
         "new": Needs("", listed=True),
         "amend": Needs("", own=True),
     }
@@ -172,9 +174,8 @@ def decided(
     action: Action = "retract" if isinstance(event, MessageDeleted) else "press"
     if isinstance(request, Command):
         action = WORDS[request.name].may if request.name in WORDS else "command"
-    return may(
-        person, action, pushing(config, channel) if action == "push" else Where(config, channel, ANY_AGENT)
-    )
+    named = (action,) if action in ("push", "move") else ANY_AGENT
+    return may(person, action, Where(config, channel, named))
 
 
 def pushing(config: Config, channel: ConversationRef) -> Where:

@@ -324,6 +324,18 @@ ALL = (
         handler="forge.pull",
     ),
     Word(
+        "move",
+        "move this repository to another host",
+        "[HOST [force]]",
+        r"|[a-z0-9][a-z0-9-]{0,31}(\s+(--)?force)?",
+        "Of a cluster. Alone, lists the hosts and which of them have the repository. What runs ends first, and new "
+        "messages wait for the new host; sessions and uncommitted work stay on the old one's disk. `force` does not "
+        "wait, as for a host that is away. With `authorization.rules`, the prefix `move` allows it.",
+        shown=True,
+        may="move",
+        runs="parent",
+    ),
+    Word(
         "new-repo",
         "make a repository with its own channel",
         "NAME [URL | PATH]",

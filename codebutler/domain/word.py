@@ -39,7 +39,7 @@ class Word:
     handler: str = ""
     runs: Literal["worker", "parent"] = "worker"
     direct: str = ""
-    may: Literal["command", "skill", "continue", "undo", "commit", "merge", "push", "new"] = "command"
+    may: Literal["command", "skill", "continue", "undo", "commit", "merge", "push", "new", "move"] = "command"
     with_argument: str = ""
     colon: bool = False
     anywhere: bool = False

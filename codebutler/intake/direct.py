@@ -44,7 +44,7 @@ log = logging.getLogger("codebutler.intake.direct")
 
 
 class DirectThreads:
-    """Where the messages of each repository are. A Detour for the sender. ``load`` it before use."""
+    """Where the messages of each repository are. ``load`` it before use."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -81,7 +81,8 @@ class DirectThreads:
         return self._channels.get(channel, NO_CHANNEL)
 
     def where(self, channel: ConversationRef, item: str) -> ConversationRef:
-        """The direct conversation that holds ``item`` of a repository's channel; else the channel itself."""
+        """The direct conversation that holds ``item`` (a message's ref, a file's ID) of a repository's channel; else
+        the channel itself."""
         return self._places.get((channel, item), channel)
 
     async def place(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> None:
@@ -104,7 +105,7 @@ class DirectThreads:
         return self._keep(home, channel, tuple(items))
 
     async def posted(self, channel: ConversationRef, place: ConversationRef, ref: MessageRef) -> None:
-        """Our own message is in ``place``."""
+        """Our own message ``ref``, meant for ``channel``, is in ``place``."""
         await self.note(channel, place, (ref,))
 
     async def _keep(self, home: ConversationRef, channel: ConversationRef, items: tuple[str, ...]) -> None:

@@ -7,11 +7,13 @@ holds nothing that a person wrote: labels are names of repositories, chats, agen
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+from codebutler.platform.bounded import BoundedDict
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -44,7 +46,7 @@ class EventCounts:
         """By repository, agent and outcome."""
         self._seconds = [0] * (len(BUCKETS_S) + 1)
         self._sum_s = 0.0
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._told: BoundedDict[str, None] = BoundedDict(REMEMBERED)
 
     def event(self, outcome: str, seconds: float) -> None:
         """An event was received, and was on disk (or did not need to be) after this time."""
@@ -57,8 +59,6 @@ class EventCounts:
         if not agent or op_id in self._told:
             return
         self._told[op_id] = None
-        if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
         key = (repo, agent, outcome)
         self.turns[key if key in self.turns or len(self.turns) < LABELS else (OTHER, OTHER, outcome)] += 1
 

@@ -7,7 +7,6 @@ agents and tools, times and outcomes: nothing that a person or an agent wrote.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,6 +16,7 @@ from types import MappingProxyType
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Event, MessagePosted, TurnOutcome
 from codebutler.domain.refs import ConversationRef, MessageRef
+from codebutler.platform.bounded import BoundedDict
 from codebutler.protocol.spans import Traced, WorkSpan
 
 MOST_OPEN = 1000
@@ -60,7 +60,7 @@ class Tracing:
     def __init__(self, export: Export, clock: Clock) -> None:
         self._export = export
         self._clock = clock
-        self._open: OrderedDict[tuple[ConversationRef, MessageRef], _OpenTrace] = OrderedDict()
+        self._open: BoundedDict[tuple[ConversationRef, MessageRef], _OpenTrace] = BoundedDict(MOST_OPEN)
 
     def delivered(self, event: Event, received_at: datetime) -> str:
         """The event goes to its worker now: the context that goes with it, "" if it is no message."""
@@ -69,8 +69,6 @@ class Tracing:
         trace, root = _ids(event.key, 16), _ids(f"root:{event.key}", 8)
         now, began = self._now(), _nanoseconds(received_at)
         self._open[event.channel, event.ref] = _OpenTrace(trace, root, began, now)
-        while len(self._open) > MOST_OPEN:
-            self._open.popitem(last=False)
         self._tell(
             RunSpan(
                 trace=trace,

@@ -18,13 +18,13 @@ import msgspec
 from codebutler.config.git_repo import Owner, barrier, sudo_user, unreachable_because
 from codebutler.config.paths import Home
 from codebutler.config.resolve import VARIABLES
-from codebutler.control.messages import DashboardReply, DashboardRequest
-from codebutler.control.wire import ask
 from codebutler.domain.command_help import completions, usage_hint
 from codebutler.domain.commands import SLASH
 from codebutler.domain.errors import CodeButlerError
 from codebutler.parent.bootstrap import supervise
 from codebutler.platform.signals import Stopping
+from codebutler.protocol.control import DashboardReply, DashboardRequest
+from codebutler.protocol.control_socket import ask
 from codebutler.workspace.manifest import AppCommand, Offers, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 

@@ -25,8 +25,6 @@ from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.search_path import login_shell, noted, search_path
-from codebutler.control.messages import StatusReply, StatusRequest
-from codebutler.control.wire import ask
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError, NotRunningError
 from codebutler.domain.refs import NO_CHANNEL
@@ -38,6 +36,8 @@ from codebutler.parent.making import root_of
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.system import OperatingSystem, this_system
 from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
+from codebutler.protocol.control import StatusReply, StatusRequest
+from codebutler.protocol.control_socket import ask
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held

@@ -17,8 +17,6 @@ from msgspec import Struct
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.control.messages import StatusReply, StatusRequest
-from codebutler.control.wire import ask
 from codebutler.domain.errors import CodeButlerError, ConfigError, NotRunningError
 from codebutler.domain.version import VERSION, as_number
 from codebutler.intake import journal_file
@@ -26,6 +24,8 @@ from codebutler.intake.repos import RepoTable
 from codebutler.parent.configuration import GRACE_S
 from codebutler.platform.backups import BROUGHT_ALONG
 from codebutler.platform.service import Run
+from codebutler.protocol.control import StatusReply, StatusRequest
+from codebutler.protocol.control_socket import ask
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
 # The parent's packages do not import the worker's.

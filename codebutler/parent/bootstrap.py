@@ -19,13 +19,13 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.platform import Platform
 from codebutler.chat.platforms import platform
+from codebutler.chat.terminal import Speaker
 from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.config.search_path import login_shell, supervisors_path
-from codebutler.control.chat import Speaker
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
@@ -36,14 +36,15 @@ from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
-from codebutler.parent.integration import ChatConnections, Directories, Inbound, OpenedChat, Outbound
+from codebutler.parent.integration import ChatConnections, Inbound, OpenedChat, Outbound
 from codebutler.parent.local import Beginning, LocalWorkers, WorkerSource
+from codebutler.parent.moving import MoveMeans, RepoMoves
 from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
 from codebutler.parent.serving import Serving
-from codebutler.parent.weekly import WeeklyCosts
+from codebutler.parent.weekly import WeeklyCosts, weekly_jobs
 from codebutler.platform import killpoints
 from codebutler.platform.processes import (
     disable_core_dumps,
@@ -58,14 +59,13 @@ from codebutler.schedule.files import FoundJobs, JobFiles, job_sources
 from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
-from codebutler.schedule.weekly import weekly_jobs
 from codebutler.supervisor.supervisor import SupervisorLock
-from codebutler.web.dashboard.acts import Acts, ActSources
-from codebutler.web.dashboard.changes import ChangeReviews, ReviewSources
-from codebutler.web.dashboard.conversations import Conversations, ConversationSources
+from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.changes import ChangeReviews
+from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
-from codebutler.web.dashboard.ledger import LedgerPage, LedgerSources
+from codebutler.web.dashboard.ledger import LedgerPage
 from codebutler.web.front import Hooks, WebServer
 from codebutler.web.metrics import MetricsPage
 
@@ -139,18 +139,15 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
     stack.push_async_callback(watchers.close)
     configuration = Configuration(parts, outbound, connections)
     operator = Operator(parts, outbound, inbound, status=status, configuration=configuration, front=front)
-    serving = Serving(parts, outbound, inbound.intake, configuration, connections)
-    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
-    weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, publish)
+    serving = Serving(parts, outbound, inbound, configuration, connections)
+    weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, outbound.publish)
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
         ("audit", inbound.audit.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
         (
             "people",
-            parts.people.run(
-                Directories({each.platform.name: each.integration.person for each in opened}).person
-            ),
+            parts.people.run({each.platform.name: each.integration.person for each in opened}),
         ),
         *((each.name, each.work()) for each in chats),
         ("front", front.run()),
@@ -177,7 +174,8 @@ async def _outbound(
     parts.spending.changed.add(workers.tell_total)
     parts.spending.changed.add(parts.signals.changed.tell)
     cards = Cards(parts, workers, chats)
-    return Outbound(chats=chats, services=services, supervisor=workers, cards=cards)
+    publish = IdempotentPublisher(chats, parts.listeners).publish
+    return Outbound(chats=chats, publish=publish, services=services, supervisor=workers, cards=cards)
 
 
 async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> ServedChat:
@@ -188,7 +186,7 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
     if parts.restored is not None or parts.given.serves_hosts:
         await begin_anew(notes)  # another gateway may have posted since
     editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.seen_from)
-    sender = await stack.enter_async_context(Sender(chat, clock, editor, detour=parts.direct, notes=notes))
+    sender = await stack.enter_async_context(Sender(chat, clock, editor, notes, direct=parts.direct))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
     return ServedChat(name=opened.platform.name, chat=chat, sender=sender, statuses=statuses)
@@ -196,11 +194,11 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
 
 def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
-    publish = IdempotentPublisher(outbound.chats, parts.listeners).publish
+    publish = outbound.publish
     provenance = Provenance(Registry(given.home))
     files = JobFiles(
         lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs),
-        lambda: weekly_jobs(() if given.serves_hosts else repos.table.served),  # hosts have their own ledgers
+        lambda: weekly_jobs(repos.table.served),
     )
     scheduler = Scheduler(parts.notes, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
@@ -216,7 +214,19 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         reloads=parts.reloads,
         clock=clock,
     )
-    own = Resources(jobs, NewRepos(means), parts.ledgers, clock, since=clock.now())
+    moves = RepoMoves(
+        MoveMeans(
+            registry=Registry(given.home),
+            notes=parts.notes,
+            table=lambda: repos.table,
+            workers=outbound.supervisor,
+            reloads=parts.reloads,
+            publish=publish,
+            audit=parts.audit.append,
+            clock=clock,
+        )
+    )
+    own = Resources(jobs, NewRepos(means), moves, parts.ledgers, clock, since=clock.now())
     commands = ParentCommands(own, publish, parts.listeners, journal, parts.tasks, repos.name_of)
     sources = DirectSources(
         parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
@@ -241,7 +251,16 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         ),
     )
     hooks = HookRunner(parts.notes, publish, intake.accept, outbound.supervisor.look_at_pulls, clock)
-    return Inbound(intake=intake, held=held, scheduler=scheduler, jobs=jobs, hooks=hooks, audit=audit)
+    return Inbound(
+        intake=intake,
+        speaker=Speaker(intake.accept, outbound.chats, outbound.supervisor.down, clock),
+        held=held,
+        scheduler=scheduler,
+        jobs=jobs,
+        hooks=hooks,
+        audit=audit,
+        moves=moves,
+    )
 
 
 def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> WebServer:
@@ -257,34 +276,27 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
         clean=parts.redactor.redact,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
-    speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
     reviews = ChangeReviews(
-        ReviewSources(
-            named=parts.repos.named,
-            workers=outbound.supervisor,
-            speaker=speaker,
-            redact=parts.redactor.redact,
-            addresses=outbound.chats.addresses,
-        )
+        named=parts.repos.named,
+        workers=outbound.supervisor,
+        speaker=inbound.speaker,
+        redact=parts.redactor.redact,
+        addresses=outbound.chats.addresses,
     )
     acts = Acts(
-        ActSources(
-            named=parts.repos.named,
-            turns=lambda: parts.turns.by_repo,
-            speaker=speaker,
-            workers=outbound.supervisor,
-            schedule=inbound.jobs,
-            audit=parts.audit.append,
-        )
+        named=parts.repos.named,
+        turns=lambda: parts.turns.by_repo,
+        speaker=inbound.speaker,
+        workers=outbound.supervisor,
+        schedule=inbound.jobs,
+        audit=parts.audit.append,
     )
     conversations = Conversations(
-        ConversationSources(
-            served=lambda: parts.repos.table.served,
-            workers=outbound.supervisor,
-            named=parts.people.named,
-            redact=parts.redactor.redact,
-            addresses=outbound.chats.addresses,
-        )
+        served=lambda: parts.repos.table.served,
+        workers=outbound.supervisor,
+        named=parts.people.named,
+        redact=parts.redactor.redact,
+        addresses=outbound.chats.addresses,
     )
     dashboard = Dashboard(
         sources, Pages(reviews, acts, conversations, _ledger(parts, outbound)), keys, parts.clock
@@ -296,7 +308,7 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
 
 def _ledger(parts: Parts, outbound: Outbound) -> LedgerPage:
     ledgers = parts.ledgers
-    sources = LedgerSources(
+    return LedgerPage(
         names=lambda: ledgers.names,
         days=ledgers.days,
         rows=ledgers.rows,
@@ -304,7 +316,6 @@ def _ledger(parts: Parts, outbound: Outbound) -> LedgerPage:
         redact=parts.redactor.redact,
         addresses=outbound.chats.addresses,
     )
-    return LedgerPage(sources)
 
 
 def _use(hooks: HookRunner, front: WebServer, watchers: Watchers, found: FoundJobs) -> None:

@@ -21,7 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from codebutler.config.git_repo import RUN_AS_USER, Address, Owner, unreachable_because
+from codebutler.config.git_repo import (
+    BOUNDED,
+    BOUNDED_PINS,
+    RUN_AS_USER,
+    Address,
+    Owner,
+    unreachable_because,
+)
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.tasks import beside
@@ -47,6 +54,7 @@ PINS = (
     "protocol.ext.allow=never",
     "protocol.file.allow=never",
     "safe.bareRepository=explicit",
+    *(f"{key}={value}" for key, value in BOUNDED_PINS),
 )
 TOO_LONG = (
     "cloning took longer than {minutes:g} min (`newRepos.timeoutMinutes`): clone it on the machine, then run "
@@ -70,6 +78,7 @@ REASONS = (
         r"resolve host|unable to access|Connection|timed out|not connect",
         "its host cannot be reached from the machine",
     ),
+    (r"attempting to allocate", "it has a file that needs too much memory: clone it on the machine"),
     (r"No space left|quota exceeded", "no disk space is left on the machine"),
 )
 """What git says, and what users are told. Git's own message may contain a URL with a password."""
@@ -219,6 +228,7 @@ class FreshCheckout:
             "SSH_ASKPASS_REQUIRE": "never",
             "GIT_LFS_SKIP_SMUDGE": "1",
             "GIT_NO_LAZY_FETCH": "1",
+            **BOUNDED,
             # If we are killed, the next supervisor stops it.
             MARK: own_mark(),
         }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from codebutler.chat.chats import ChatConnection, Chats
-from codebutler.chat.people import Person
 from codebutler.chat.platform import ConnectedChat, Host, Integration, Opening, Platform
+from codebutler.chat.terminal import Speaker
 from codebutler.config.chats import PEOPLE, ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
@@ -18,21 +18,23 @@ from codebutler.intake.dispatcher import AuditFirst, HeldBack
 from codebutler.intake.intake import Intake
 from codebutler.intake.records import Notes, OwnNotes
 from codebutler.parent.apphome import AppHome, Cards, HomeSources
+from codebutler.parent.moving import RepoMoves
 from codebutler.parent.parts import Parts
 from codebutler.parent.services import ParentServices
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import LogTag
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.schedule.hooks import HookRunner
-from codebutler.schedule.scheduler import Scheduler
+from codebutler.schedule.scheduler import Publish, Scheduler
 from codebutler.supervisor.workers import Workers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outbound:
-    """Sends what workers post to the chats."""
+    """Sends what workers post to the chats. ``publish`` posts what the schedule and our own commands say, once."""
 
     chats: Chats
+    publish: Publish
     services: ParentServices
     supervisor: Workers
     cards: Cards
@@ -43,11 +45,13 @@ class Inbound:
     """The way in: from the chats, hooks and the clock to the workers."""
 
     intake: Intake
+    speaker: Speaker
     held: HeldBack
     scheduler: Scheduler
     jobs: ScheduleCommands
     hooks: HookRunner
     audit: AuditFirst
+    moves: RepoMoves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,18 +121,6 @@ class OpenedChat:
         )
         parts.signals.changed.add(pages.changed)
         return pages
-
-
-class Directories:
-    """People's names in any chat; ``by_name`` holds each chat's look-up."""
-
-    def __init__(self, by_name: Mapping[ChatName, Callable[[PersonRef], Awaitable[Person]]]) -> None:
-        self._by_name = by_name
-
-    async def person(self, user: PersonRef) -> Person:
-        """Raises ChatError."""
-        look_up = self._by_name.get(chat_of(user))
-        return await look_up(user) if look_up else Person(id=user, names=())
 
 
 class ChatConnections:

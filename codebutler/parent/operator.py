@@ -10,8 +10,15 @@ from typing import Any
 import msgspec
 
 from codebutler.chat.platform import ConnectedChat
-from codebutler.control.chat import Chat, Speaker
-from codebutler.control.messages import (
+from codebutler.chat.terminal import Chat
+from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.model import OPERATOR
+from codebutler.domain.version import VERSION
+from codebutler.observe.metrics import MetricsFacts
+from codebutler.parent.configuration import GRACE_S, Configuration
+from codebutler.parent.integration import ChatConnections, Inbound, Outbound
+from codebutler.parent.parts import Parts
+from codebutler.protocol.control import (
     ChatInput,
     ChatRequest,
     ControlReply,
@@ -30,13 +37,6 @@ from codebutler.control.messages import (
     StatusRequest,
     StopRequest,
 )
-from codebutler.domain.errors import CodeButlerError
-from codebutler.domain.model import OPERATOR
-from codebutler.domain.version import VERSION
-from codebutler.observe.metrics import MetricsFacts
-from codebutler.parent.configuration import GRACE_S, Configuration
-from codebutler.parent.integration import ChatConnections, Inbound, Outbound
-from codebutler.parent.parts import Parts
 from codebutler.protocol.messages import Budget
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
 from codebutler.web.front import WebServer
@@ -59,8 +59,9 @@ class Operator:
         self._repos = parts.repos
         self._listeners = parts.listeners
         self._workers = outbound.supervisor
-        self._speaker = Speaker(inbound.intake.accept, outbound.chats, outbound.supervisor.down, parts.clock)
+        self._speaker = inbound.speaker
         self._jobs = inbound.jobs
+        self._moves = inbound.moves
         self._status = status
         self._configuration = configuration
         self._front = front
@@ -78,6 +79,7 @@ class Operator:
                 summary = await self._configuration.reload()
                 # A person who has just trusted jobs may run one next.
                 await self._jobs.look_again()
+                await self._moves.registered()
                 yield Done(text=summary)
             case RestartRequest():
                 self._stopping.restart()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 
-from codebutler.control.wire import control_server
-from codebutler.intake.intake import Intake
 from codebutler.parent.configuration import GRACE_S, Configuration
-from codebutler.parent.integration import ChatConnections, Outbound
+from codebutler.parent.integration import ChatConnections, Inbound, Outbound
 from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Parts
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside
+from codebutler.protocol.control_socket import control_server
 from codebutler.protocol.messages import StopReason
 
 FLUSH_S = 5.0
@@ -25,7 +24,7 @@ class Serving:
         self,
         parts: Parts,
         outbound: Outbound,
-        intake: Intake,
+        inbound: Inbound,
         configuration: Configuration,
         connections: ChatConnections,
     ) -> None:
@@ -34,7 +33,8 @@ class Serving:
         self._record = parts.logs.record
         self._socket = parts.given.home.socket
         self._configuration = configuration
-        self._intake = intake
+        self._intake = inbound.intake
+        self._moves = inbound.moves
         self._connections = connections
         self._supervisor = outbound.supervisor
         self._chats = outbound.chats
@@ -42,11 +42,13 @@ class Serving:
     async def run(self, operator: Operator, stopping: Stopping) -> None:
         """Runs until ``stopping``. Raises ChatAuthError if every chat refuses its tokens at the start."""
         await self._configuration.begin()
+        await self._moves.resume()
         await self._intake.resume()
         self._record("", "INF", f"serving {self._configuration.count} (pid {os.getpid()})")
         control = control_server(self._socket, operator.answer, operator.chat)
         async with beside(self._watch_journal(), name="journal"), control:
             await self._until_asked(stopping)
+            await self._moves.close()
             await self._wind_down(stopping)
         self._record("", "INF", "stopped")
 

@@ -18,6 +18,9 @@ class Tasks:
         self._on_failure = on_failure
         self._running: set[asyncio.Task[None]] = set()
 
+    def __len__(self) -> int:
+        return len(self._running)
+
     def start(self, work: Coroutine[object, object, None], *, name: str) -> asyncio.Task[None]:
         """Run ``work`` in the background."""
         task = asyncio.create_task(work, name=name)
@@ -29,6 +32,11 @@ class Tasks:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(task.get_name(), error)
+
+    async def join(self) -> None:
+        """Wait for all that run now. Cancelling this cancels none of them."""
+        if self._running:
+            await asyncio.wait(self._running)
 
     async def close(self, timeout_s: float) -> None:
         """Wait for all tasks, then cancel the rest and wait for them."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.programs import program_names
@@ -13,8 +16,10 @@ from codebutler.config.registry import Provenance
 from codebutler.config.resolve import env_file_values
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
+from codebutler.intake.records import Notes
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.platform.files import PrivateDir
+from codebutler.protocol.hosts import JobsReport
 from codebutler.schedule.jobs import (
     FILE_NAME,
     FileContents,
@@ -27,7 +32,6 @@ from codebutler.schedule.jobs import (
     place_in,
 )
 from codebutler.schedule.state import key_of
-from codebutler.schedule.told import ToldJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,3 +215,40 @@ def _place(served: Served) -> JobPlace:
     return JobPlace(
         served.entry.name, served.channel_id, served.config.channel_name, program_names(served.config)
     )
+
+
+class ToldJobs:
+    """``jobs.yaml`` of repositories on hosts: each host reads its own, and tells it when it changes. ``load`` once.
+    What was told is noted, so that the schedule goes on while a host is away."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.on_watched: list[Callable[[str, str], Awaitable[None]]] = []
+        """Told of each change of files: the job REPO/NAME, and a key of the change."""
+        self._notes = notes
+        self._told: dict[str, JobsReport] = {}
+
+    async def load(self, repos: Iterable[str]) -> None:
+        """Read what was told of these repositories. Raises StoreError."""
+        await asyncio.gather(*map(self._recall, repos))
+
+    async def _recall(self, repo: str) -> None:
+        if note := await self._notes.note(_note_of(repo)):
+            self._told[repo] = msgspec.json.decode(note, type=JobsReport)
+
+    async def keep(self, repo: str, report: JobsReport) -> None:
+        """Its host says this. Raises StoreError."""
+        await self._notes.keep_note(_note_of(repo), msgspec.json.encode(report).decode())
+        self._told[repo] = report
+
+    def read(self, repo: str) -> tuple[bytes | None, str]:
+        """The file's content and its path. Raises FileNotFoundError, and CodeButlerError if it does not count."""
+        report = self._told.get(repo)
+        if report is None:
+            raise FileNotFoundError
+        if report.trouble:
+            raise CodeButlerError(report.trouble)
+        return report.data, report.path
+
+
+def _note_of(repo: str) -> str:
+    return f"jobs of {repo}"

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4, uuid5
 from msgspec import structs
 
 from codebutler.chat.chats import Chats
-from codebutler.control.listeners import Listeners
+from codebutler.chat.listeners import Listeners
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import said

@@ -9,7 +9,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Entry
 from codebutler.platform.processes import is_shortage
-from codebutler.platform.tasks import first_of
+from codebutler.platform.tasks import Tasks, first_of
 from codebutler.protocol.conversations import Question
 from codebutler.protocol.messages import Heartbeat, LookAtPulls, StopReason, StopTurns
 from codebutler.supervisor.lifecycle import (
@@ -23,8 +23,7 @@ from codebutler.supervisor.lifecycle import (
     move,
 )
 from codebutler.supervisor.port import Shared, WorkerLink
-from codebutler.supervisor.questions import Questions, T
-from codebutler.supervisor.queues import Deliveries, Sends
+from codebutler.supervisor.queues import Deliveries, Questions, Sends, T
 from codebutler.supervisor.reports import Reports
 from codebutler.supervisor.session import SessionContext, WorkerExit, WorkerSession
 
@@ -50,7 +49,9 @@ class WorkerHandle:
         self._record = Record()
         self._wake = asyncio.Event()
         self._closing = False
-        self._notices: set[asyncio.Task[None]] = set()
+        self._notices = Tasks(
+            lambda _, error: self._reports.note("ERR", f"the notice could not be posted: {error!r}")
+        )
 
     @property
     def pid(self) -> int | None:
@@ -132,9 +133,8 @@ class WorkerHandle:
                 await self._pause(self._after(ended))
         finally:
             self.settled.set()
-            for task in self._notices:
-                task.cancel()
-            await asyncio.gather(*self._notices, self._sends.close(), return_exceptions=True)
+            await self._notices.close(0)
+            await self._sends.close()
             if self.state != "stopped":
                 self._move("stopped")
 
@@ -252,12 +252,5 @@ class WorkerHandle:
                 return None
 
     def _tell(self, why: str) -> None:
-        task = asyncio.create_task(self._notice(why), name=f"notice:{self.repo.name}")
-        self._notices.add(task)
-        task.add_done_callback(self._notices.discard)
-
-    async def _notice(self, why: str) -> None:
-        try:
-            await self._shared.services.quarantined(self.repo, why)
-        except Exception as error:  # noqa: BLE001 - an untold notice must not end the supervision
-            self._reports.note("ERR", f"the notice could not be posted: {error!r}")
+        work = self._shared.services.quarantined(self.repo, why)
+        self._notices.start(work, name=f"notice:{self.repo.name}")

@@ -1,5 +1,5 @@
-"""Everything in transit between the parent and one worker: events to it, its operations to the chat, and the files and
-threads that it requested."""
+"""Everything in transit between the parent and one worker: events and questions to it, its operations to the chat, and
+the files and threads that it requested."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from io import BytesIO
+from typing import TypeVar
 
 from msgspec import json, structs
 
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.errors import ChatError, ChatUnreachableError, ProtocolError
+from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButlerError, ProtocolError
 from codebutler.domain.model import Operation, Post, Update, Upload
 from codebutler.intake.records import Entry
 from codebutler.platform.killpoints import reached
+from codebutler.platform.tasks import Tasks
+from codebutler.protocol.conversations import Question, Told
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,
     Fetch,
@@ -44,6 +47,11 @@ HEAD_START = 4
 FEW = 8
 AT_ONCE = 2
 MOST_WAITING = 100
+MOST_ASKED = 8
+PATIENCE_S = 60.0
+"""A worker that sleeps has to start, and git has to look at a large tree."""
+
+T = TypeVar("T", bound=Told)
 
 
 # The events that one worker still has to store. They stay here until it has, across restarts.
@@ -93,6 +101,53 @@ class Deliveries:
         self._known.discard(seq)
         self._changed.set()
         return True
+
+
+# What the parent asks the worker: each question waits for its answer, through the worker's sleep and its restarts.
+
+
+class Questions:
+    """The questions to one worker. They change nothing, so each process that becomes ready is asked again."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[Question, asyncio.Future[Told]]] = {}
+        self._send: Callable[[object], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def answer_to(self, send: Callable[[object], None] | None) -> None:
+        """The process that answers from now on, None if there is none."""
+        self._send = send
+        if send is not None:
+            for question, _ in self._asked.values():
+                send(question)
+
+    async def ask(self, question: Question, kind: type[T]) -> T:
+        """Wait for the answer, which is of that ``kind``. Raises CodeButlerError if there are too many questions, none
+        comes, or another."""
+        if len(self._asked) >= MOST_ASKED:
+            raise CodeButlerError("the worker is asked too much at once: try again")
+        answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        self._asked[question.request_id] = question, answer
+        try:
+            if self._send is not None:
+                self._send(question)
+            async with asyncio.timeout(PATIENCE_S):
+                told = await answer
+        except TimeoutError:
+            raise CodeButlerError(f"the worker did not answer within {PATIENCE_S:g} s: try again") from None
+        finally:
+            del self._asked[question.request_id]
+        if not isinstance(told, kind):
+            raise CodeButlerError("the worker answered something else")
+        return told
+
+    def answered(self, answer: Told) -> None:
+        """Give it to who asked; what nobody asked is dropped."""
+        waiting = self._asked.get(answer.request_id)
+        if waiting is not None and not waiting[1].done():
+            waiting[1].set_result(answer)
 
 
 # A worker's operations in transit to the chat. They outlive the process that requested them.
@@ -231,7 +286,7 @@ class Fetches:
         self._send = send
         self._drain = drain
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda name, error: reports.remark("ERR", f"{name} failed: {error!r}"))
 
     def start(self, repo: RepoSettings, message: Fetch | FetchThread) -> None:
         """Start, unless too much is already in progress."""
@@ -239,16 +294,11 @@ class Fetches:
         if len(self._tasks) >= MOST_WAITING:
             self._send(refusal(request_id=message.request_id, code="too_many"))
             return
-        task = asyncio.create_task(self._run(repo, message, refusal), name=f"fetch:{repo.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._run(repo, message, refusal), name=f"fetch:{repo.name}")
 
     async def close(self) -> None:
         """Cancel everything in progress."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close(0)
 
     async def _run(
         self,

@@ -48,8 +48,7 @@ from codebutler.protocol.messages import (
 from codebutler.protocol.spans import Traced
 from codebutler.supervisor.lifecycle import Vitals, WorkerState
 from codebutler.supervisor.port import Shared, WorkerLink
-from codebutler.supervisor.questions import Questions
-from codebutler.supervisor.queues import Deliveries, Fetches, Sends
+from codebutler.supervisor.queues import Deliveries, Fetches, Questions, Sends
 from codebutler.supervisor.reports import (
     BYTES_BURST,
     BYTES_PER_S,

@@ -20,14 +20,15 @@ from codebutler.protocol.messages import StopReason
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.lifecycle import PublicState, public
 from codebutler.supervisor.port import Shared
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 
 RESTART_GRACE_S = 30.0
 
 
 class WorkerRow(Struct, frozen=True, kw_only=True):
     """A worker as `codebutler status --json` shows it, all as observed by the supervisor. ``programs``: the processes
-    it has started; ``undelivered``: events that it has not stored yet."""
+    it has started; ``undelivered``: events that it has not stored yet; ``outbox``: operations that it has not seen
+    completed, by its own report."""
 
     state: PublicState
     pid: int | None
@@ -35,6 +36,7 @@ class WorkerRow(Struct, frozen=True, kw_only=True):
     pss_bytes: int | None = None
     programs: int | None = None
     undelivered: int = 0
+    outbox: int = 0
 
 
 class TurnsRow(Struct, frozen=True, kw_only=True):
@@ -179,6 +181,10 @@ class Supervisor:
         """There is none: everything is on this machine."""
 
     @property
+    def mover(self) -> None:
+        """None, for the same reason."""
+
+    @property
     def outbox_pending(self) -> int:
         """How many operations the workers have not seen completed, by their last report."""
         return sum(handle.load.outbox for handle in self._handles.values())
@@ -211,6 +217,7 @@ def _row(handle: WorkerHandle) -> RepoRow:
             pid=handle.pid,
             restarts=handle.restarts,
             undelivered=handle.undelivered,
+            outbox=load.outbox,
         ),
         turns=TurnsRow(running=load.running, queued=load.queued, waiting=load.waiting, parked=load.parked),
         problem=handle.problem,

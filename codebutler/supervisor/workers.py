@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -12,14 +14,15 @@ from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Entry
 from codebutler.protocol.conversations import Question
 from codebutler.protocol.messages import StopReason
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 
 
 class HostRow(Struct, frozen=True, kw_only=True):
     """A host. ``seen``: when it was last heard, None if this gateway has not heard it since it leads; ``since``: when
     its absence began, None while it is awake. ``pending``: events that it has not taken, None if unknown; ``outbox``:
-    operations that its workers have not seen completed, by its last report."""
+    operations that its workers have not seen completed, by its last report. ``has``: the names of all repositories
+    registered there; None if it does not say."""
 
     name: str
     awake: bool
@@ -29,6 +32,7 @@ class HostRow(Struct, frozen=True, kw_only=True):
     version: str = ""
     pending: int | None = None
     outbox: int = 0
+    has: tuple[str, ...] | None = None
 
 
 class GatewayRow(Struct, frozen=True, kw_only=True):
@@ -46,6 +50,21 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     epoch: int
     gateways: tuple[GatewayRow, ...]
     hosts: tuple[HostRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """Moves a repository, which is named first, to another host step by step. ``hold``: keep what is new until
+    ``release``; clicks and `!stop` still reach its host, unless that is named as the one which it leaves: then its last
+    words alone are heard. ``ended`` returns once nothing is unfinished on its host, ``sent`` once nothing is on its way
+    there. ``taken_over``, once it is registered on the new host: what the old one (named second) had not taken is the
+    new one's; returns how many requests are lost because they may have been done. Raise CodeButlerError."""
+
+    hold: Callable[[str, str], None]
+    release: Callable[[str], None]
+    ended: Callable[[str], Awaitable[None]]
+    sent: Callable[[str], Awaitable[None]]
+    taken_over: Callable[[str, str], Awaitable[int]]
 
 
 class Workers(Protocol):
@@ -102,6 +121,10 @@ class Workers(Protocol):
 
     async def cluster(self) -> ClusterRow | None:
         """The machines that the repositories are on; None if that is this one."""
+
+    @property
+    def mover(self) -> Mover | None:
+        """What moves a repository to another machine; None if there is only one."""
 
     @property
     def outbox_pending(self) -> int:

@@ -13,7 +13,7 @@ import logging
 import socket
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -22,11 +22,10 @@ import msgspec
 from codebutler.config.section import DashboardSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, StoreError
-from codebutler.intake.intake import Outcome
 from codebutler.platform.http import is_everywhere, is_local_url, is_loopback, listen
 from codebutler.platform.reexec import leave_open, left_open
 from codebutler.platform.signals import Stopping
-from codebutler.schedule.jobs import Hook
+from codebutler.schedule.hooks import HookRunner
 from codebutler.web.dashboard.dashboard import Dashboard
 from codebutler.web.metrics import MetricsPage
 
@@ -179,27 +178,18 @@ async def _somebody_at(listener: socket.socket) -> None:
         loop.remove_reader(listener)
 
 
-class Callee(Protocol):
-    """The schedule."""
-
-    hooks: Mapping[str, Hook]
-
-    async def called(self, hook: Hook, body: object, key: str) -> Outcome:
-        """Carry out a call once for each ``key``; returns its outcome. Raises ChatError, StoreError."""
-
-
 class Hooks:
     """Responds to hook calls."""
 
-    def __init__(self, callee: Callee, clock: Clock, *, body_s: float = BODY_S) -> None:
-        self._callee = callee
+    def __init__(self, runner: HookRunner, clock: Clock, *, body_s: float = BODY_S) -> None:
+        self._runner = runner
         self._clock = clock
         self._body_s = body_s
         self._calls: dict[str, list[float]] = {}
 
     async def call(self, name: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
         """(HTTP status, one line). Without the secret, nobody can tell which hooks exist."""
-        hook = self._callee.hooks.get(name)
+        hook = self._runner.hooks.get(name)
         if hook is None or not hook.admits(body, headers):
             return 401, "no such hook, or the wrong secret"
         most = PULLS_PER_MINUTE if hook.pulls else PER_MINUTE
@@ -207,7 +197,7 @@ class Hooks:
             return 429, f"more than {most} calls in a minute"
         key = hook.key(headers)
         try:
-            outcome = await self._callee.called(hook, _decoded(body), key or uuid4().hex)
+            outcome = await self._runner.called(hook, _decoded(body), key or uuid4().hex)
         except (ChatError, StoreError) as error:
             log.warning("the hook %s could not be run: %s", name, error)
             return 503, "the hook could not be run now: try again"

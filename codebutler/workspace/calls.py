@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
+from codebutler.platform.bounded import BoundedDict
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.params import Params
 from codebutler.workspace.records import Channel, Json, MethodError, StoredFile, User
@@ -16,6 +16,8 @@ from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Workspace
 from codebutler.workspace.views import Views
 from codebutler.workspace.whispers import Whispers
+
+MOST_SENT = 1000
 
 
 class Status(Struct, frozen=True):
@@ -41,7 +43,7 @@ class House:
     socket_url: str
     uploads: dict[str, StoredFile] = field(default_factory=dict)
     statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
-    sent: OrderedDict[tuple[str, str], Json] = field(default_factory=OrderedDict)
+    sent: BoundedDict[tuple[str, str], Json] = field(default_factory=lambda: BoundedDict(MOST_SENT))
     scheduled: dict[str, Any] = field(default_factory=dict)
     views: Views = field(init=False)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from msgspec import Struct
 
+from codebutler.platform.bounded import BoundedDict
 from codebutler.workspace.records import Channel, Json, MethodError
 from codebutler.workspace.state import Workspace
 from codebutler.workspace.stream import Stream
@@ -31,7 +30,7 @@ class Whispers:
     def __init__(self, workspace: Workspace, stream: Stream) -> None:
         self._workspace = workspace
         self._stream = stream
-        self._kept: OrderedDict[str, Whisper] = OrderedDict()
+        self._kept: BoundedDict[str, Whisper] = BoundedDict(KEPT)
 
     def say(
         self, channel: Channel, user: str, text: str, blocks: list[Json], thread_ts: str | None = None
@@ -46,8 +45,6 @@ class Whispers:
             thread_ts=thread_ts,
         )
         self._kept[whisper.ts] = whisper
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
         self._tell(whisper, {**self._shown(whisper), "channel": channel.id})
         return whisper.ts
 

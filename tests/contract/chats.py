@@ -35,6 +35,7 @@ from codebutler.domain.errors import (
 from codebutler.workspace.panel import Fault
 from codebutler.workspace.server import WorkspaceServer
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 from tests.telegram.server import GROUP, BotServer
 from tests.telegram.server import Fault as BotFault
 
@@ -316,7 +317,7 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     """Every chat: what all have."""
     match request.param:
         case "telegram":
-            async with BotServer() as bots, TelegramChat(BotApi(bots.token, bots.url)) as chat:
+            async with BotServer() as bots, TelegramChat(BotApi(bots.token, bots.url), Notes()) as chat:
                 yield BotRig(bots, chat)
         case "slack":
             async with (

@@ -8,6 +8,8 @@
 | K04 | a second process of the same host waits, and the first one goes on |
 | K06 | a gateway that was stopped for a while wakes up fenced, stands by, and leads again later |
 | K07 | the gateway dies, and its disk with it, while the host is away: the stand-by has what it had accepted |
+| K10 | a host is stopped for so long that another process becomes it: it wakes up fenced, and ends |
+| K11 | the NATS servers come back with other keys: the gateway says so in one line, and ends |
 | K05 | `codebutler supervise` imports nothing of NATS |
 """
 
@@ -225,6 +227,45 @@ async def test_k04_only_one_process_is_a_host(tmp_path: Path, git_repo: Path) ->
         await twin.says("another process runs as this host")
         await made.answered()
         assert await twin.end() == 0
+
+
+async def test_k10_a_host_that_slept_is_no_host_any_more(tmp_path: Path, git_repo: Path) -> None:
+    async with cluster(tmp_path, git_repo) as made:
+        await made.up()
+        await made.answered()
+        twin = machine(made.built, made.nats, "laptop", tmp_path / "twin")
+        shutil.copy(made.host.home / "config.json", twin.home)
+        copy = shutil.copytree(git_repo, tmp_path / "copy", ignore=shutil.ignore_patterns(".codebutler"))
+        give_repository_away(copy)
+        await twin.run("add-repo", str(copy), "--name", "shop")
+        assert made.host.process is not None
+        made.host.process.send_signal(signal.SIGSTOP)
+        try:
+            await twin.start("host")
+            ts = await made.answered()
+        finally:
+            made.host.process.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await made.host.process.wait() != 0
+        assert "another process is this host" in made.host.out.read_text()
+        await made.answered()
+        assert len(made.listings(ts)) == 1
+        assert await twin.end() == 0
+
+
+async def test_k11_a_gateway_that_is_refused_says_so_and_ends(tmp_path: Path, git_repo: Path) -> None:
+    async with cluster(tmp_path, git_repo) as made:
+        await made.gateway.start("gateway")
+        await made.gateway.says("slack connected")
+        await made.nats.kill()
+        made.nats.forget()
+        await made.nats.start()
+        assert made.gateway.process is not None
+        async with asyncio.timeout(DEADLINE_S):
+            assert await made.gateway.process.wait() == 78
+        told = made.gateway.out.read_text()
+        assert told.count("the NATS servers refuse this gateway") == 1
+        assert "Traceback" not in told
 
 
 async def test_k05_a_supervisor_imports_nothing_of_nats() -> None:

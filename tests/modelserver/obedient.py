@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from codebutler_worker.trials.scratch import COLOURS
+from codebutler_worker.trials.turns import COLOURS
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.script import Call, Reply
 from tests.modelserver.server import ModelServer

@@ -9,6 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.telegram.api import BotApi
@@ -62,7 +63,16 @@ class Room:
         self.groups = UnknownGroups(
             self.chat, self.sender, served.__contains__, {f"tg:{ANA}"}.__contains__, self.tasks
         )
-        self.connection = TelegramConnection(self.chat, self.sender, self.intake, self._heed, Random(1))
+        self.connection = TelegramConnection(
+            self.chat,
+            self.sender,
+            self.intake,
+            self._heed,
+            Random(1),
+            AbsenceNotice(
+                self.sender, self.journal, self.clock, ToldChannels(tuple), lambda: False, self.journal
+            ),
+        )
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:

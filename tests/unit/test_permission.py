@@ -267,6 +267,7 @@ USES_AN_AGENT = {
     "remember",
     "push",
     "loosen",
+    "move",
 }
 
 

@@ -29,7 +29,7 @@ ALLOWED = {
     f"{SANDBOX}/containers.py": "the same, of a container's first process",
     f"{SANDBOX}/system.py": "what bubblewrap masks",
     f"{SANDBOX}/destinations.py": "sockets in namespaces of Linux; elsewhere none is listed",
-    "workers/codebutler_worker/immortal.py": "ctypes for CPython's objects, on any system",
+    "workers/codebutler_worker/warmup.py": "ctypes for CPython's objects, on any system",
 }
 
 

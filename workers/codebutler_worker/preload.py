@@ -16,8 +16,7 @@ import sys
 
 gc.disable()
 
-from codebutler_worker.immortal import make_immortal  # noqa: E402 - after the collector is off
-from codebutler_worker.warmup import warm_up  # noqa: E402 - the same
+from codebutler_worker.warmup import make_immortal, warm_up  # noqa: E402 - after the collector is off
 
 warm_up()
 if clear := getattr(sys, "_clear_type_cache", None):  # CPython's own affair: it may go

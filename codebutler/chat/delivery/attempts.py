@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +27,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
+from codebutler.platform.bounded import BoundedDict
 from codebutler.platform.tasks import Tasks, full_jitter_s
 
 BACKOFF_BASE_S = 0.5
@@ -68,7 +68,7 @@ class Attempts:
         self._can_look = can_look
         self._pending: dict[Item, None] = {}
         self._by_id: dict[tuple[ConversationRef, str], Item] = {}
-        self._done: OrderedDict[tuple[ConversationRef, str], _Done] = OrderedDict()
+        self._done: BoundedDict[tuple[ConversationRef, str], _Done] = BoundedDict(REMEMBERED)
         self._changed = asyncio.Event()
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._look_from_s = clock.monotonic() + LOOK_DELAY_S
@@ -227,9 +227,6 @@ class Attempts:
         else:
             content = hash(item.submitted) if isinstance(item.submitted, Update | React) else 0
             self._done[key] = _Done(outcome, content)
-            self._done.move_to_end(key)
-            if len(self._done) > REMEMBERED:
-                self._done.popitem(last=False)
             if not item.result.done():
                 item.result.set_result(outcome)
         self._loop.leave(item)

@@ -43,9 +43,9 @@ async def begin_anew(notes: Notes) -> None:
 
 
 class Uploads:
-    """Without ``notes`` a file's ID is known to this process only."""
+    """Uploads a file, and shares it once."""
 
-    def __init__(self, chat: ChatPort, notes: Notes | None) -> None:
+    def __init__(self, chat: ChatPort, notes: Notes) -> None:
         self._chat = chat
         self._notes = notes
 
@@ -53,7 +53,7 @@ class Uploads:
         """One attempt; returns the file's ID. Raises ChatError: ChatOutcomeUnknownError if it may be shared
         now."""
         try:
-            if not item.file_id and self._notes is not None:
+            if not item.file_id:
                 # Recorded by an earlier process, or before the channel was closed to us: it may be shared.
                 item.file_id = await self._notes.note(f"upload:{item.channel}:{item.op_id}")
                 item.unsure = item.unsure or bool(item.file_id)
@@ -68,8 +68,7 @@ class Uploads:
     async def _begin(self, item: Item, upload: Upload) -> None:
         file_id = await self._chat.upload(upload)
         reached("upload.stored")
-        if self._notes is not None:
-            await self._notes.keep_note(f"upload:{item.channel}:{item.op_id}", file_id)
+        await self._notes.keep_note(f"upload:{item.channel}:{item.op_id}", file_id)
         reached("upload.noted")
         item.file_id = file_id
         await self._share(item, upload)
@@ -106,14 +105,13 @@ class Uploads:
 
 
 class Handover:
-    """``editor`` has the last word on every text. Without ``notes`` anything may have been handed over
-    before. ``begin`` it before use."""
+    """``editor`` has the last word on every text. ``begin`` it before use."""
 
     def __init__(
         self,
         chat: ChatPort,
         streams: Streamer,
-        notes: Notes | None,
+        notes: Notes,
         editor: Editor,
         authority: Authority,
     ) -> None:
@@ -130,16 +128,13 @@ class Handover:
 
     async def begin(self) -> None:
         """Find out whether earlier processes recorded their posts."""
-        if self._notes is not None:
-            with suppress(StoreError):
-                self._has_all_noted = bool(await self._notes.note(SINCE))
-                await self._notes.keep_note(SINCE, "noted")
+        with suppress(StoreError):
+            self._has_all_noted = bool(await self._notes.note(SINCE))
+            await self._notes.keep_note(SINCE, "noted")
 
     async def recall(self, item: Item) -> MessageRef:
         """The ref of the message that an earlier attempt is known to have made, else "". An item that was
         never handed over is no longer unsure, and one with a placeholder knows it."""
-        if self._notes is None:
-            return NOWHERE
         try:
             noted = await self._notes.note(_name(item))
             if not noted and not self._has_all_noted:
@@ -192,9 +187,8 @@ class Handover:
 
     async def _note(self, item: Item, what: str) -> None:
         """If the disk can: else the next process sends it again, and says so."""
-        if self._notes is not None:
-            with suppress(StoreError):
-                await self._notes.keep_note(_name(item), what)
+        with suppress(StoreError):
+            await self._notes.keep_note(_name(item), what)
 
     async def _prepare(self, item: Item) -> None:
         """In its final form; a post is recorded. An operation that nobody would repeat may go out unrecorded."""
@@ -207,7 +201,7 @@ class Handover:
             else:
                 item.operation = self._editor.edited(operation, url)
             item.is_clean = True
-        if isinstance(operation, Post) and not item.is_noted and not item.place and self._notes is not None:
+        if isinstance(operation, Post) and not item.is_noted and not item.place:
             try:
                 await self._notes.keep_note(_name(item), MAYBE)
             except StoreError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
@@ -14,6 +14,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import Value
 from codebutler.domain.refs import ConversationRef
 from codebutler.observe.metrics import CallCounts
+from codebutler.platform.bounded import BoundedDict
 
 REMEMBERED = 10_000
 WaitingT = TypeVar("WaitingT", bound=WaitingCall)
@@ -35,8 +36,8 @@ class Loop:
         self._numbers = count(1)
         self._has_token = True
         self._closed: dict[ConversationRef, float] = {}
-        self._marks: OrderedDict[Line, bool | None] = OrderedDict()
-        self._served: OrderedDict[tuple[Call, ConversationRef], int] = OrderedDict()
+        self._marks: BoundedDict[Line, bool | None] = BoundedDict(REMEMBERED)
+        self._served: BoundedDict[tuple[Call, ConversationRef], int] = BoundedDict(REMEMBERED)
         self._begun = 0
         self.counts = CallCounts()
         self._alarm: asyncio.Task[None] | None = None
@@ -129,12 +130,8 @@ class Loop:
 
     def marked(self, line: Line, there: bool | None, *, is_guess: bool = False) -> None:
         """Record whether a mark is set; None: unknown. With ``is_guess``, only if nothing was recorded."""
-        if is_guess and line in self._marks:
-            return
-        self._marks.pop(line, None)
-        self._marks[line] = there
-        if len(self._marks) > REMEMBERED:
-            self._marks.popitem(last=False)
+        if not is_guess or line not in self._marks:
+            self._marks[line] = there
 
     async def close(self) -> None:
         """Start nothing more."""
@@ -161,9 +158,6 @@ class Loop:
             self._begun += 1
             self.counts.made[waiting.call] += 1
             self._served[waiting.call, waiting.channel] = self._begun
-            self._served.move_to_end((waiting.call, waiting.channel))
-            if len(self._served) > REMEMBERED:
-                self._served.popitem(last=False)
             self._told[waiting][0]()
         if self._alarm is not None:
             self._alarm.cancel()

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -188,16 +188,6 @@ def instead(operation: Operation, refusal: str) -> Operation | None:
         return None
     message = msgspec.structs.replace(operation.message, is_short=True)
     return msgspec.structs.replace(operation, message=message)
-
-
-class Detour(Protocol):
-    """Knows which messages and files of a repository's channel are in a direct conversation."""
-
-    def where(self, channel: ConversationRef, item: str) -> ConversationRef:
-        """The conversation that holds ``item`` (a message's ref, a file's ID); otherwise ``channel``."""
-
-    async def posted(self, channel: ConversationRef, place: ConversationRef, ref: MessageRef) -> None:
-        """Our message ``ref``, meant for ``channel``, was posted in ``place``."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

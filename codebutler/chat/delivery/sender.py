@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Self, TypeVar
@@ -14,7 +13,7 @@ from codebutler.chat.delivery.attempts import Attempts, Recovery
 from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
-from codebutler.chat.delivery.outgoing import Detour, Editor, about, in_public
+from codebutler.chat.delivery.outgoing import Editor, about, in_public
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.layout import Section
 from codebutler.chat.port import Call, ChatPort, History, HistoryPage
@@ -22,8 +21,8 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import Operation, Post, Value
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef, PersonRef
+from codebutler.intake.direct import DirectThreads
 from codebutler.intake.records import Notes
-from codebutler.observe.metrics import CallCounts
 
 T = TypeVar("T")
 
@@ -31,9 +30,9 @@ T = TypeVar("T")
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
-    ``editor`` has the last word on every text. ``detour`` maps messages that are elsewhere than in their
-    worker's channel; there an answer is streamed while it is written, if ``notes`` can record that. They also
-    record uploaded files. While the token is refused everything waits, and ``trouble`` says so.
+    ``editor`` has the last word on every text. ``direct`` knows which messages of a worker's channel
+    are in a direct conversation; there an answer is streamed while it is written. ``notes`` record that, posts and
+    uploaded files. While the token is refused everything waits, and ``trouble`` says so.
     """
 
     def __init__(
@@ -41,19 +40,20 @@ class Sender:
         chat: ChatPort,
         clock: Clock,
         editor: Editor,
+        notes: Notes,
         *,
         rng: Random | None = None,
-        detour: Detour | None = None,
-        notes: Notes | None = None,
+        direct: DirectThreads | None = None,
     ) -> None:
-        self._detour = detour
+        self._direct = direct
         can = chat.capabilities
         self._whispers = can.ephemeral is not None
-        self._kept = chat.limits.kept
-        self._presses_kept = chat.limits.presses_kept
+        self.limits = chat.limits
         self._home = can.home
         self._clock = clock
         self._loop = Loop(chat.limits, clock)
+        self.counts = self._loop.counts
+        """How many calls there were."""
         self._authority = Authority(chat, self._loop, clock)
         self.channels = Channels(self._loop, chat.limits.closed)
         """Where nothing can be posted now."""
@@ -61,7 +61,7 @@ class Sender:
         self.background: History = self._reader
         """Reads messages for callers that can wait: sends and look-ups go first."""
         leftovers = None
-        if can.streams and can.look_up and notes:
+        if can.streams and can.look_up:
             leftovers = Leftovers(can.streams, self._loop, self._reader, notes, clock)
         self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
         self._handover = Handover(chat, self._streams, notes, editor, self._authority)
@@ -89,24 +89,9 @@ class Sender:
         return sum(not self._loop.is_closed(item) for item in self._attempts.pending)
 
     @property
-    def counts(self) -> CallCounts:
-        """How many calls there were."""
-        return self._loop.counts
-
-    @property
     def trouble(self) -> str:
         """Why nothing can be sent now; "" if it can."""
         return self._authority.trouble
-
-    @property
-    def kept(self) -> timedelta | None:
-        """How long the chat keeps undelivered events; None = for good."""
-        return self._kept
-
-    @property
-    def presses_kept(self) -> timedelta | None:
-        """The same for button presses; None = for good, or the chat tells who pressed."""
-        return self._presses_kept
 
     async def workspace_url(self) -> str:
         """The workspace's own address; "" while the chat does not tell."""
@@ -168,8 +153,8 @@ class Sender:
             if self._attempts.is_closed and item.result.cancelled():
                 raise ChatUnreachableError("the sender was closed before this was sent", "closed") from None
             raise
-        if self._detour and place != channel and result:
-            await self._detour.posted(channel, place, result)
+        if self._direct and place != channel and result:
+            await self._direct.posted(channel, place, result)
         return result, item.operation
 
     async def within_limits(
@@ -196,7 +181,7 @@ class Sender:
 
     def where(self, channel: ConversationRef, item: str) -> ConversationRef:
         """Where the message or file that ``channel`` knows really is."""
-        return self._detour.where(channel, item) if self._detour else channel
+        return self._direct.where(channel, item) if self._direct else channel
 
     def written(self, channel: ConversationRef, thread: MessageRef, text: str, *, whole: bool) -> None:
         """The current text of a block of an agent's prose; ``whole``: it is complete. Streamed in direct

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -40,6 +39,7 @@ from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Gap
 from codebutler.intake.repos import Repo
+from codebutler.platform.bounded import BoundedDict
 from codebutler.platform.tasks import cancel
 
 AT_ONCE = 4
@@ -110,7 +110,7 @@ class CatchUp:
         # that is checked at once.
         self._due_s: dict[ConversationRef, float] = {}
         self._listening = False
-        self._read: OrderedDict[tuple[ConversationRef, str], str] = OrderedDict()
+        self._read: BoundedDict[tuple[ConversationRef, str], str] = BoundedDict(REMEMBERED)
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
         self._alarm: set[asyncio.Task[None]] = set()
@@ -332,9 +332,6 @@ class CatchUp:
         """The messages in these threads are on disk."""
         for root in roots:
             self._read[found.gap.channel, root] = found.latest.get(root, "")
-            self._read.move_to_end((found.gap.channel, root))
-            if len(self._read) > REMEMBERED:
-                self._read.popitem(last=False)
 
     async def _accept(self, found: _CatchUpRound) -> None:
         outcomes = []

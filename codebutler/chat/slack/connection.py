@@ -18,7 +18,7 @@ from codebutler.chat.slack.catchup import CatchUp
 from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
 from codebutler.chat.slack.link import SocketEnvelope
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
-from codebutler.chat.slack.presence import Checks, EchoProbe, Presence
+from codebutler.chat.slack.presence import EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, CodeButlerError, ProtocolError
@@ -125,8 +125,14 @@ class SlackConnection:
         )
         self._lose()
         has_missed = partial(self._catch_up.has_missed, me=me)
-        checks = Checks(lambda: client.status, client.rebuild, has_missed, self._heartbeat.beat)
-        presence = Presence(self._catch_up.channels, checks, self._clock)
+        presence = Presence(
+            self._catch_up.channels,
+            lambda: client.status,
+            client.rebuild,
+            has_missed,
+            self._heartbeat.beat,
+            self._clock,
+        )
         helpers = Tasks(lambda name, error: log.error("the %s has failed: %r", name, error))
         helpers.start(self._catch_up.run(me), name="catch-up")
         helpers.start(presence.run(), name="presence")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from websockets.protocol import State
 from codebutler.domain.clock import Clock
 from codebutler.platform.http import is_local_url
 from codebutler.platform.killpoints import reached
-from codebutler.platform.tasks import abort, cancel, wait_for
+from codebutler.platform.tasks import Tasks, abort, wait_for
 
 CLOSED = "closed"
 NO_HELLO = "no hello"
@@ -56,8 +56,8 @@ class SocketLink:
         self._clock = clock
         self._timing = timing
         self._tally = tally
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._handling: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+        self._handling = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self.opened_s = clock.monotonic()
         self.app_connections = 0
         self.hello = asyncio.Event()
@@ -66,8 +66,8 @@ class SocketLink:
 
     def start(self) -> None:
         """Start to listen and to watch for silence."""
-        self._spawn(self._follow(), "slack-socket-end", self._tasks)
-        self._spawn(self._watch(), "slack-socket-watch", self._tasks)
+        self._tasks.start(self._follow(), name="slack-socket-end")
+        self._tasks.start(self._watch(), name="slack-socket-watch")
         self._wire.listen(self._take)
 
     async def first_word(self) -> str | None:
@@ -90,15 +90,14 @@ class SocketLink:
     async def retire(self) -> None:
         """Keep serving until Slack closes the connection, or close it after ``drain_s``."""
         await wait_for(self._clock, self.closed, self._timing.drain_s)
-        await asyncio.gather(*self._handling, return_exceptions=True)
+        await self._handling.join()
         await self._wire.close()
 
     async def finish(self) -> None:
         """Take nothing more, let running handlers finish and acknowledge, close."""
         self._wire.listen(_let_pass)
-        if self._handling:
-            await asyncio.wait(self._handling, timeout=self._timing.stop_grace_s)
-        await cancel(self._handling | self._tasks)
+        await self._handling.close(self._timing.stop_grace_s)
+        await self._tasks.close(0)
         await self._wire.close()
 
     async def _follow(self) -> None:
@@ -124,7 +123,7 @@ class SocketLink:
             self.hello.set()
         else:
             # Tasks start in the order of their creation, so handlers see the envelopes in order.
-            self._spawn(self._handle(frame), "slack-envelope", self._handling)
+            self._handling.start(self._handle(frame), name="slack-envelope")
 
     async def _handle(self, envelope: SocketEnvelope) -> None:
         try:
@@ -153,14 +152,6 @@ class SocketLink:
     def _end(self, reason: str) -> None:
         if not self.ended.done():
             self.ended.set_result(reason)
-
-    def _spawn(
-        self, work: Coroutine[Any, Any, None], name: str, group: set[asyncio.Task[None]]
-    ) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
-        group.add(task)
-        task.add_done_callback(group.discard)
-        return task
 
 
 def _let_pass(_message: bytes) -> None:

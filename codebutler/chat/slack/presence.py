@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.socket import SocketStatus
@@ -43,27 +42,29 @@ EXPLANATION = (
 log = logging.getLogger("codebutler.chat.slack.presence")
 
 
-@dataclass(frozen=True, slots=True)
-class Checks:
-    """How to test the connection: ``status`` says when something last arrived, ``has_missed`` checks Slack's
-    history of some channels, ``beat`` makes Slack send us an event; the latter two raise CodeButlerError if
-    they cannot be used. ``rebuild`` replaces the connection."""
-
-    status: Callable[[], SocketStatus]
-    rebuild: Callable[[], None]
-    has_missed: Callable[[Sequence[ConversationRef]], Awaitable[bool]]
-    beat: Callable[[], Awaitable[None]]
-
-
 class Presence:
     """Checks the history of all ``channels``, some at a time; if they are too many for one round, a test
-    event proves within the same time that events arrive at all."""
+    event proves within the same time that events arrive at all.
+
+    ``status`` says when something last arrived, ``has_missed`` checks Slack's history of some channels, ``beat``
+    makes Slack send us an event; the latter two raise CodeButlerError if they cannot be used. ``rebuild``
+    replaces the connection.
+    """
 
     def __init__(
-        self, channels: Callable[[], Sequence[ConversationRef]], checks: Checks, clock: Clock
+        self,
+        channels: Callable[[], Sequence[ConversationRef]],
+        status: Callable[[], SocketStatus],
+        rebuild: Callable[[], None],
+        has_missed: Callable[[Sequence[ConversationRef]], Awaitable[bool]],
+        beat: Callable[[], Awaitable[None]],
+        clock: Clock,
     ) -> None:
         self._channels = channels
-        self._checks = checks
+        self._status = status
+        self._rebuild = rebuild
+        self._has_missed = has_missed
+        self._beat = beat
         self._clock = clock
         self._turn = 0
         self._quiet_s = 0.0
@@ -81,20 +82,20 @@ class Presence:
             passed_s, then, then_s = now_s - then_s, now, now_s
             if abs(jump_s) > JUMP_S:
                 log.warning("the clock jumped by %+.0f s (sleep?): reconnecting", jump_s)
-                self._checks.rebuild()
+                self._rebuild()
             else:
                 await self._listen(passed_s)
 
     async def _listen(self, passed_s: float) -> None:
         self._quiet_s += passed_s
-        status = self._checks.status()
+        status = self._status()
         age_s = status.last_event_age_s
         if status.state != "connected" or age_s is None or min(age_s, self._quiet_s) < QUIET_S:
             return
         self._quiet_s = 0.0
         if self._clock.monotonic() >= self._not_before_s and await self._is_deaf():
             self._not_before_s = self._clock.monotonic() + AGAIN_S
-            self._checks.rebuild()
+            self._rebuild()
 
     async def _is_deaf(self) -> bool:
         channels = self._channels()
@@ -104,7 +105,7 @@ class Presence:
         some = [channels[(self._turn + place) % len(channels)] for place in range(len(channels))][:PER_ROUND]
         self._turn += len(some)
         try:
-            if not some or not await self._checks.has_missed(some):
+            if not some or not await self._has_missed(some):
                 return False
         except CodeButlerError as error:
             log.debug("the connection cannot be checked: %s", error)
@@ -118,14 +119,14 @@ class Presence:
             return False
         called_s = self._clock.monotonic()
         try:
-            await self._checks.beat()
+            await self._beat()
         except CodeButlerError as error:
             log.debug("cannot trigger a test event: %s", error)
             return False
         until_s = self._clock.monotonic() + BEAT_S
         while not (heard := self._heard_since(called_s)) and self._clock.monotonic() < until_s:
             await self._clock.sleep(BEAT_LOOK_S)
-        if heard or self._checks.status().state != "connected":
+        if heard or self._status().state != "connected":
             self._heard += heard
             return False
         self._silences += 1
@@ -136,7 +137,7 @@ class Presence:
         return True
 
     def _heard_since(self, moment_s: float) -> bool:
-        age_s = self._checks.status().last_event_age_s
+        age_s = self._status().last_event_age_s
         return age_s is not None and self._clock.monotonic() - age_s >= moment_s
 
 

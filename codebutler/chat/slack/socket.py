@@ -17,7 +17,7 @@ from typing import Literal
 from codebutler.chat.slack.link import Handler, SocketLink, SocketTiming, Tally, open_wire
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
-from codebutler.platform.tasks import cancel, first_of, full_jitter_s, settled_within
+from codebutler.platform.tasks import Tasks, first_of, full_jitter_s, settled_within
 
 SocketState = Literal["connecting", "connected", "reconnecting", "disabled", "auth_failed", "stopped"]
 Opener = Callable[[], Awaitable[str]]
@@ -84,7 +84,7 @@ class SocketModeClient:
         self._state: SocketState = "connecting"
         self._trouble = ""
         self._links: set[SocketLink] = set()
-        self._drains: set[asyncio.Task[None]] = set()
+        self._drains = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._connected = asyncio.Event()
         self._stopping = asyncio.Event()
         self._finished = asyncio.Event()
@@ -135,18 +135,10 @@ class SocketModeClient:
     async def run(self) -> None:
         """Serve until stopped, disabled or refused. Once only."""
         self._running = True
-        serve = asyncio.create_task(self._serve(), name="slack-socket")
-        stopping = asyncio.create_task(self._wait_stop(), name="slack-socket-stop")
         try:
-            await asyncio.wait({serve, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if serve.done():
-                serve.result()
+            await first_of(self._serve(), self._stopping.wait())
         finally:
-            await cancel({serve, stopping})
             await self._wind_up()
-
-    async def _wait_stop(self) -> None:
-        await self._stopping.wait()
 
     async def _serve(self) -> None:
         previous: SocketLink | None = None
@@ -292,12 +284,10 @@ class SocketModeClient:
             self._on_status(self.status)
 
     def _drain(self, link: SocketLink) -> None:
-        task = asyncio.create_task(link.retire(), name="slack-socket-drain")
-        self._drains.add(task)
-        task.add_done_callback(self._drains.discard)
+        self._drains.start(link.retire(), name="slack-socket-drain")
 
     async def _wind_up(self) -> None:
-        await cancel(self._drains)
+        await self._drains.close(0)
         await asyncio.gather(*(link.finish() for link in self._links), return_exceptions=True)
         self._connected.clear()
         if not self._hopeless:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Self, TypeVar
@@ -33,6 +32,7 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
+from codebutler.platform.bounded import BoundedDict
 
 T = TypeVar("T")
 
@@ -46,13 +46,13 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class TelegramChat:
-    """An async context manager: leaving it closes its connections. Without ``notes``, records last only as long as
-    this process. ``redact`` sees rendered text."""
+    """An async context manager: leaving it closes its connections. ``notes`` keep its records. ``redact`` sees rendered
+    text."""
 
     def __init__(
         self,
         api: BotApi,
-        notes: Notes | None = None,
+        notes: Notes,
         *,
         clock: Clock | None = None,
         redact: Callable[[str], str] = str,
@@ -70,7 +70,7 @@ class TelegramChat:
         self._marks = Marks()
         self._marking = asyncio.Lock()
         self._redact = redact
-        self._begun: OrderedDict[tuple[ConversationRef, str, int], list[int]] = OrderedDict()
+        self._begun: BoundedDict[tuple[ConversationRef, str, int], list[int]] = BoundedDict(BEGUN)
         """Posts in several parts of which some are sent: the next attempt continues after them."""
 
     async def __aenter__(self) -> Self:
@@ -200,8 +200,6 @@ class TelegramChat:
             self._typing.over(place)
         if len(shown.parts) > 1:
             self._begun[begun] = numbers
-            while len(self._begun) > BEGUN:
-                self._begun.popitem(last=False)
             keep = partial(self._parts, chat, post.thread or NOWHERE)
             await self._messages.fill(place, numbers, shown.parts, keyboard, keep, done=1)
             del self._begun[begun]

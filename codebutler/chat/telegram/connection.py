@@ -62,7 +62,7 @@ class TelegramConnection:
         intake: Intake,
         on_notice: Callable[[Notice], None],
         rng: Random,
-        absence_notice: AbsenceNotice | None = None,
+        absence_notice: AbsenceNotice,
     ) -> None:
         self._chat = chat
         self._intake = intake
@@ -98,11 +98,8 @@ class TelegramConnection:
         try:
             await self._identify()
             self._tasks.start(self._offer(), name="telegram commands")
-            if self._absence_notice is None:
+            async with beside(self._absence_notice.run(), name="absence notice"):
                 await self._poller.run()
-            else:
-                async with beside(self._absence_notice.run(), name="absence notice"):
-                    await self._poller.run()
         finally:
             await self._tasks.close(FLUSH_S)
 
@@ -241,16 +238,14 @@ class TelegramConnection:
             self.connected.set()
             if self._missing:
                 self._missing = False
-                if self._absence_notice is not None:
-                    self._absence_notice.back()
+                self._absence_notice.back()
         elif status.trouble:
             self._lose()
 
     def _lose(self) -> None:
         if not self._missing:
             self._missing = True
-            if self._absence_notice is not None:
-                self._absence_notice.lost()
+            self._absence_notice.lost()
 
 
 def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdate]:

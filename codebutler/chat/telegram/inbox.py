@@ -7,7 +7,6 @@ replies. Telegram only tells what a message itself replies to, so the start of e
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, Writte
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.platform.bounded import BoundedDict
 
 REMEMBERED = 5000
 TITLE_CHARS = 60
@@ -29,8 +29,8 @@ class IncomingEvents:
 
     def __init__(self, records: MessageRecords) -> None:
         self._records = records
-        self._texts: OrderedDict[tuple[int, int], str] = OrderedDict()
-        self._albums: OrderedDict[tuple[int, str], MessageRef] = OrderedDict()
+        self._texts: BoundedDict[tuple[int, int], str] = BoundedDict(REMEMBERED)
+        self._albums: BoundedDict[tuple[int, str], MessageRef] = BoundedDict(REMEMBERED)
 
     async def thread(self, spot: Spot) -> MessageRef | None:
         """The ref of a message's conversation; None if it starts one."""
@@ -64,8 +64,6 @@ class IncomingEvents:
             await self._keep(said, NOWHERE if spot.topic else of)
         if first.album:
             self._albums.setdefault(key, thread or ref)
-            while len(self._albums) > REMEMBERED:
-                self._albums.popitem(last=False)
         return MessagePosted(
             channel=self._records.channel(spot.chat),
             ref=ref,
@@ -160,9 +158,6 @@ class IncomingEvents:
         """Store the message's text: an edit that keeps it is none."""
         place = said.spot.chat, said.spot.message
         self._texts[place] = _digest(said.text)
-        self._texts.move_to_end(place)
-        if len(self._texts) > REMEMBERED:
-            self._texts.popitem(last=False)
 
     async def _keep(self, said: WrittenUpdate, thread: MessageRef) -> None:
         def change(before: KnownMessage) -> KnownMessage:

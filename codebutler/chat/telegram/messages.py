@@ -252,7 +252,7 @@ class Private:
         messages: MessageWriter,
         records: MessageRecords,
         buttons: Buttons,
-        notes: Notes | None,
+        notes: Notes,
         clean: Callable[[Rendered], Rendered],
     ) -> None:
         self._messages = messages
@@ -300,14 +300,13 @@ class Private:
 
     async def _home(self, user: PersonRef) -> tuple[int, ...]:
         if user not in self._homes:
-            noted = await self._notes.note(NOTE + user) if self._notes is not None else ""
+            noted = await self._notes.note(NOTE + user)
             self._homes[user] = tuple(int(each) for each in noted.split() if each.isdecimal())
         return self._homes[user]
 
     async def _keep(self, user: PersonRef, numbers: list[int]) -> None:
         before, self._homes[user] = self._homes.get(user, ()), tuple(numbers)
-        if self._notes is not None:
-            await kept(self._notes.keep_note(NOTE + user, " ".join(map(str, numbers))))
+        await kept(self._notes.keep_note(NOTE + user, " ".join(map(str, numbers))))
         if numbers and not before:
             await self._messages.pin(number_of(user), numbers[0])
         for number in numbers:

@@ -26,6 +26,7 @@ from codebutler.domain.message import PICK_ACTION
 from codebutler.domain.model import File
 from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
+from codebutler.platform.bounded import BoundedDict
 
 T = TypeVar("T", bound=Struct)
 
@@ -35,6 +36,7 @@ OPEN_PAGES = 64
 MOVED = "telegram.moved"
 ASKED = "telegram.unserved"
 MOST_ASKED = 1000
+NAMES_REMEMBERED = 1000
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -66,9 +68,9 @@ class KnownMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class NotePages(Generic[T]):
-    """Pages of one kind. Without ``notes`` they are known to this process only."""
+    """Pages of one kind."""
 
-    def __init__(self, notes: Notes | None, page: type[dict[str, T]]) -> None:
+    def __init__(self, notes: Notes, page: type[dict[str, T]]) -> None:
         self._notes = notes
         self._page_of = msgspec.json.Decoder(page)
         self._open: OrderedDict[str, dict[str, T]] = OrderedDict()
@@ -87,18 +89,17 @@ class NotePages(Generic[T]):
         if name not in self._unsaved and all(page.get(key) == entry for key, entry in entries.items()):
             return
         page.update(entries)
-        if self._notes is not None:
-            self._unsaved.add(name)
-            await self._notes.keep_note(name, msgspec.json.encode(page).decode())
-            self._unsaved.discard(name)
+        self._unsaved.add(name)
+        await self._notes.keep_note(name, msgspec.json.encode(page).decode())
+        self._unsaved.discard(name)
 
     async def _page(self, name: str) -> dict[str, T]:
         if (page := self._open.get(name)) is None:
-            kept = await self._notes.note(name) if self._notes is not None else ""
+            kept = await self._notes.note(name)
             # Another task may have read it meanwhile.
             page = self._open.setdefault(name, self._read(name, kept))
         self._open.move_to_end(name)
-        if self._notes is not None and len(self._open) > OPEN_PAGES:
+        if len(self._open) > OPEN_PAGES:
             oldest = next(iter(self._open))
             if oldest in self._unsaved:
                 self._open.move_to_end(oldest)
@@ -117,17 +118,16 @@ class NotePages(Generic[T]):
 class MessageRecords:
     """``open`` it before use."""
 
-    def __init__(self, notes: Notes | None) -> None:
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._messages: NotePages[KnownMessage] = NotePages(notes, dict[str, KnownMessage])
         self._moved: dict[int, int] = {}
-        self._asked: list[str] = []
         self._newest: dict[int, int] = {}
-        self._names: OrderedDict[PersonRef, str] = OrderedDict()
+        self._names: BoundedDict[PersonRef, str] = BoundedDict(NAMES_REMEMBERED)
 
     async def open(self) -> None:
         """Read which groups have new numbers. Raises StoreError."""
-        kept = await self._notes.note(MOVED) if self._notes is not None else ""
+        kept = await self._notes.note(MOVED)
         try:
             self._moved = msgspec.json.decode(kept, type=dict[int, int]) if kept else {}
         except msgspec.DecodeError as error:
@@ -139,8 +139,7 @@ class MessageRecords:
         if self._moved.get(old) == new:
             return False
         self._moved[old] = new
-        if self._notes is not None:
-            await self._notes.keep_note(MOVED, msgspec.json.encode(self._moved).decode())
+        await self._notes.keep_note(MOVED, msgspec.json.encode(self._moved).decode())
         return True
 
     def channel(self, chat: int) -> ConversationRef:
@@ -175,21 +174,15 @@ class MessageRecords:
 
     async def is_first(self, channel: ConversationRef) -> bool:
         """Whether this is the first call for a channel. Raises StoreError."""
-        kept = await self._notes.note(ASKED) if self._notes is not None else " ".join(self._asked)
-        self._asked = kept.split()
-        if channel in self._asked:
+        asked = (await self._notes.note(ASKED)).split()
+        if channel in asked:
             return False
-        self._asked = [*self._asked, channel][-MOST_ASKED:]
-        if self._notes is not None:
-            await self._notes.keep_note(ASKED, " ".join(self._asked))
+        await self._notes.keep_note(ASKED, " ".join([*asked, channel][-MOST_ASKED:]))
         return True
 
     def met(self, user: PersonRef, name: str) -> None:
         """Record somebody's name."""
         self._names[user] = name
-        self._names.move_to_end(user)
-        if len(self._names) > 1000:
-            self._names.popitem(last=False)
 
     def called(self, user: PersonRef) -> str:
         """Their last name in this process; "" if they were not heard."""
@@ -245,16 +238,16 @@ class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
 class Buttons:
     """``random`` makes IDs of a number of bytes (``secrets.token_urlsafe``)."""
 
-    def __init__(self, notes: Notes | None, clock: Clock, random: Callable[[int], str]) -> None:
+    def __init__(self, notes: Notes, clock: Clock, random: Callable[[int], str]) -> None:
         self._notes = notes
         self._clock = clock
         self._random = random
         self._pages: NotePages[ButtonMeaning] = NotePages(notes, dict[str, ButtonMeaning])
         self._page = -1
-        self._shown: OrderedDict[tuple[int, str], dict[Pressable, str]] = OrderedDict()
+        self._shown: BoundedDict[tuple[int, str], dict[Pressable, str]] = BoundedDict(PRESSES_REMEMBERED)
         """The IDs on a message, or of an operation: an edit keeps those that it still offers."""
-        self._pressed: OrderedDict[tuple[str, PersonRef], float] = OrderedDict()
-        self._ticks: OrderedDict[str, bool] = OrderedDict()
+        self._pressed: BoundedDict[tuple[str, PersonRef], float] = BoundedDict(PRESSES_REMEMBERED)
+        self._ticks: BoundedDict[str, bool] = BoundedDict(PRESSES_REMEMBERED)
         """Boxes ticked or unticked in this process; the message shows the others' state."""
 
     async def keyboard(
@@ -291,8 +284,6 @@ class Buttons:
         if now_s - self._pressed.get((data, user), -AGAIN_S) < AGAIN_S:
             return True
         self._pressed[data, user] = now_s
-        if len(self._pressed) > PRESSES_REMEMBERED:
-            self._pressed.popitem(last=False)
         return False
 
     def undone(self, data: str, user: PersonRef) -> None:
@@ -302,8 +293,6 @@ class Buttons:
     def flip(self, data: str, label: str) -> None:
         """Somebody toggled a box that shows ``label``."""
         self._ticks[data] = not self.is_ticked(data, label)
-        if len(self._ticks) > PRESSES_REMEMBERED:
-            self._ticks.popitem(last=False)
 
     def is_ticked(self, data: str, label: str) -> bool:
         """Whether a box that shows ``label`` is ticked."""
@@ -325,8 +314,6 @@ class Buttons:
     ) -> Mapping[Pressable, str]:
         shown = self._shown.setdefault((chat, owner), {})
         self._shown.move_to_end((chat, owner))
-        if len(self._shown) > PRESSES_REMEMBERED:
-            self._shown.popitem(last=False)
         fresh = [each for each in wanted if each not in shown]
         if fresh:
             page = await self._current(len(fresh))
@@ -351,12 +338,11 @@ class Buttons:
     async def _current(self, more: int) -> int:
         """The page for new entries. Raises StoreError."""
         if self._page < 0:
-            kept = await self._notes.note(CURRENT) if self._notes is not None else ""
+            kept = await self._notes.note(CURRENT)
             self._page = int(kept) if kept.isdecimal() else 0
         if len(await self._pages.page(_name(self._page))) + more > BUTTONS_ON_PAGE:
             self._page += 1
-            if self._notes is not None:
-                await self._notes.keep_note(CURRENT, str(self._page))
+            await self._notes.keep_note(CURRENT, str(self._page))
         return self._page
 
 

@@ -7,7 +7,6 @@ Telegram allows one reaction of ours on a message, from a fixed set: it shows th
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -16,6 +15,7 @@ from codebutler.chat.telegram.messages import Destination
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import Mark
+from codebutler.platform.bounded import BoundedDict
 from codebutler.platform.tasks import Tasks
 
 REACTIONS: Mapping[Mark, str] = MappingProxyType(
@@ -39,7 +39,7 @@ class Marks:
     """The marks on the latest messages, as far as this process knows."""
 
     def __init__(self) -> None:
-        self._set: OrderedDict[MessagePlace, tuple[Mark, ...]] = OrderedDict()
+        self._set: BoundedDict[MessagePlace, tuple[Mark, ...]] = BoundedDict(REMEMBERED)
 
     def of(self, place: MessagePlace) -> tuple[Mark, ...]:
         """The marks that are set."""
@@ -60,9 +60,6 @@ class Marks:
     def keep(self, place: MessagePlace, marks: tuple[Mark, ...]) -> None:
         """They are set now."""
         self._set[place] = marks
-        self._set.move_to_end(place)
-        if len(self._set) > REMEMBERED:
-            self._set.popitem(last=False)
 
 
 AGAIN_S = 4.5

@@ -16,10 +16,10 @@ from codebutler.cli.chatroom.room import ChatRoom, ShownLine
 from codebutler.cli.output import complain, notice, printable
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
-from codebutler.control.messages import ChatOpened, ChatRequest, ControlReply, Posted
 from codebutler.domain.command_help import completions
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
+from codebutler.protocol.control import ChatOpened, ChatRequest, ControlReply, Posted
 
 PROMPT = "you> "
 MORE = "...> "

@@ -19,7 +19,9 @@ from codebutler.cli.chatroom.room import apart
 from codebutler.cli.context import talk
 from codebutler.cli.output import complain, notice, printable_lines, say
 from codebutler.config.paths import Home
-from codebutler.control.messages import (
+from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
+from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.protocol.control import (
     ChatInput,
     ChatRequest,
     ControlReply,
@@ -28,9 +30,7 @@ from codebutler.control.messages import (
     Said,
     SendRequest,
 )
-from codebutler.control.wire import LINE_LIMIT_BYTES
-from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
-from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.protocol.control_socket import LINE_LIMIT_BYTES
 
 LOST = "the supervisor has stopped: see `codebutler status`. Your messages are kept and answered when it runs again"
 ASKS = "(waiting for your decision: in its thread in the chat, or in `codebutler chat`)"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from codebutler.control.messages import Choice, Press
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import ALLOW_ACTION
 from codebutler.domain.refs import MessageRef
+from codebutler.protocol.control import Choice, Press
 
 LONGEST = 2_000
 """Characters of a line; a longer one stays as it is: looking for pairs takes quadratic time."""

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from codebutler.cli.chatroom.markdown import decided, menu
-from codebutler.control.messages import (
+from codebutler.domain.model import OPERATOR
+from codebutler.domain.refs import MessageRef
+from codebutler.protocol.control import (
     NO_CARD,
     ChatInput,
     ChatOpened,
@@ -24,8 +26,6 @@ from codebutler.control.messages import (
     Say,
     Working,
 )
-from codebutler.domain.model import OPERATOR
-from codebutler.domain.refs import MessageRef
 
 PAST_LINES = 15
 """Characters of one earlier message."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from codebutler.control.listeners import Listeners
+from codebutler.chat.listeners import Listeners
 from codebutler.domain.clock import Clock
 from codebutler.domain.command_help import usage_error
 from codebutler.domain.commands import DIRECT, WORDS, visible_only_to
@@ -27,6 +27,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from codebutler.parent.apphome_page import RepoCard
+from codebutler.parent.moving import RepoMoves
 from codebutler.parent.new_repos import NewRepos
 from codebutler.parent.spending import Ledgers
 from codebutler.platform.tasks import Tasks
@@ -43,6 +44,7 @@ class Resources:
 
     schedule: ScheduleCommands
     new_repos: NewRepos
+    moves: RepoMoves
     ledgers: Ledgers
     clock: Clock
     since: datetime

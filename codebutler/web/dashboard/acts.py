@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from codebutler.chat.terminal import Speaker
 from codebutler.config.permission import ANY_AGENT, Person, Where, may
-from codebutler.control.chat import Speaker
-from codebutler.control.messages import Press
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import DENY_ACTION, REASON_ACTION
 from codebutler.domain.model import OPERATOR, TurnNote
 from codebutler.domain.refs import MessageRef
 from codebutler.intake.repos import Served
 from codebutler.observe.chain import AuditAct
+from codebutler.protocol.control import Press
 from codebutler.schedule.commands import ScheduleCommands
 from codebutler.supervisor.workers import Workers
 from codebutler.web.dashboard.runs import choices_of
@@ -70,9 +70,9 @@ Act = Decide | AnswerQuestion | WorkerAct | JobAct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActSources:
-    """``named`` finds a repository by its name, ``turns`` are the newest runs by repository, ``audit`` writes a line
-    (raises OSError)."""
+class Acts:
+    """Acts of the operator. ``named`` finds a repository by its name, ``turns`` are the newest runs by repository,
+    ``audit`` writes a line (raises OSError)."""
 
     named: Callable[[str], Served | None]
     turns: Callable[[], Mapping[str, tuple[TurnNote, ...]]]
@@ -81,16 +81,9 @@ class ActSources:
     schedule: ScheduleCommands
     audit: Callable[[AuditAct], None]
 
-
-class Acts:
-    """Acts of the operator."""
-
-    def __init__(self, sources: ActSources) -> None:
-        self._sources = sources
-
     async def do(self, act: Act) -> str:
         """Do it; returns a line about it. Raises CodeButlerError with one line that says why not."""
-        if (served := self._sources.named(act.repo)) is None:
+        if (served := self.named(act.repo)) is None:
             raise CodeButlerError(UNKNOWN)
         match act:
             case Decide():
@@ -110,12 +103,12 @@ class Acts:
         # A form's words come with a press of the refusing button, as in a chat.
         button = DENY_ACTION if act.action == REASON_ACTION else act.action
         press = Press(ref=MessageRef(act.card), action_id=button, value=act.value, picked=act.picked)
-        await self._sources.speaker.press(served, press, turn.thread or None, act.words.strip())
-        self._sources.speaker.check_up(served)
+        await self.speaker.press(served, press, turn.thread or None, act.words.strip())
+        self.speaker.check_up(served)
         return "Sent. The thread shows the result."
 
     async def _answer(self, served: Served, act: AnswerQuestion) -> str:
-        turn, speaker = self._turn(act.repo, act.run), self._sources.speaker
+        turn, speaker = self._turn(act.repo, act.run), self.speaker
         if turn.state != "waiting" or not any(asked.is_question for asked in turn.asked):
             raise CodeButlerError(DECIDED)
         thread, seen = turn.thread or None, max(asked.card for asked in turn.asked)
@@ -127,19 +120,19 @@ class Acts:
     def _tend(self, served: Served, act: WorkerAct) -> str:
         self._admit(served, f"dashboard {act.how} worker", served.entry.name)
         if act.how == "restart":
-            self._sources.workers.restart(act.repo)
+            self.workers.restart(act.repo)
             return f"Restarting the worker of {act.repo}."
-        self._sources.workers.wake(act.repo)
+        self.workers.wake(act.repo)
         return f"Starting the worker of {act.repo}."
 
     async def _manage(self, served: Served, act: JobAct) -> str:
         self._admit(served, f"dashboard {act.how} job", act.name)
         if act.how == "cancel":
-            return await self._sources.schedule.cancel_timer(act.name, act.repo)
-        return await self._sources.schedule.manage(act.how, f"{act.repo}/{act.name}")
+            return await self.schedule.cancel_timer(act.name, act.repo)
+        return await self.schedule.manage(act.how, f"{act.repo}/{act.name}")
 
     def _turn(self, repo: str, run: str) -> TurnNote:
-        found = (turn for turn in self._sources.turns().get(repo, ()) if turn.id == run)
+        found = (turn for turn in self.turns().get(repo, ()) if turn.id == run)
         if (turn := next(found, None)) is None:
             raise CodeButlerError(DECIDED)
         return turn
@@ -150,7 +143,7 @@ class Acts:
         decision = may(Person(OPERATOR, is_owner=True), "command", where)
         said = "allowed" if decision.allowed else f"refused: {decision.reason}"
         try:
-            self._sources.audit(
+            self.audit(
                 AuditAct(kind=kind, user=OPERATOR, channel=served.channel_id, text=text, decision=said)
             )
         except OSError as error:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from msgspec import Meta, Struct
 
-from codebutler.control.chat import Speaker
+from codebutler.chat.terminal import Speaker
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
 from codebutler.intake.repos import Served
@@ -233,9 +233,9 @@ def _flat(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewSources:
-    """``named``: finds a repository by name; ``workers`` are asked about a run; ``redact`` removes secrets;
-    ``addresses`` finds where people see messages."""
+class ChangeReviews:
+    """Every page is fetched anew: nothing is stored. ``named``: finds a repository by name; ``workers`` are asked about
+    a run; ``redact`` removes secrets; ``addresses`` finds where people see messages."""
 
     named: Callable[[str], Served | None]
     workers: Workers
@@ -243,27 +243,19 @@ class ReviewSources:
     redact: Callable[[str], str]
     addresses: Callable[[], Awaitable[Addresses]]
 
-
-class ChangeReviews:
-    """Every page is fetched anew: nothing is stored."""
-
-    def __init__(self, sources: ReviewSources) -> None:
-        self._sources = sources
-
     async def view(self, repo: str, run: str) -> ChangesView:
         """What the run changed. Raises CodeButlerError with one line that says why that is unknown."""
-        sources = self._sources
         served = self._served(repo)
-        told = await sources.workers.ask(repo, AskDiff(request_id=uuid4().hex, turn=run), RunChanges)
+        told = await self.workers.ask(repo, AskDiff(request_id=uuid4().hex, turn=run), RunChanges)
         if told.problem:
-            raise CodeButlerError(sources.redact(told.problem))
-        url = (await sources.addresses())(served.channel_id, told.thread) if told.thread else ""
+            raise CodeButlerError(self.redact(told.problem))
+        url = (await self.addresses())(served.channel_id, told.thread) if told.thread else ""
         # Searching a long diff for secrets takes a while.
-        return await asyncio.to_thread(view_of, repo, told, url, sources.redact)
+        return await asyncio.to_thread(view_of, repo, told, url, self.redact)
 
     async def send(self, given: Comments) -> None:
         """Post the comments in the run's thread. Raises CodeButlerError with one line that says why it failed."""
-        served, speaker = self._served(given.repo), self._sources.speaker
+        served, speaker = self._served(given.repo), self.speaker
         thread = MessageRef(given.thread) or None
         text = message_of(given.comments)
         ref = await speaker.post(served, text, thread)
@@ -271,6 +263,6 @@ class ChangeReviews:
         speaker.check_up(served)
 
     def _served(self, name: str) -> Served:
-        if (served := self._sources.named(name)) is None:
+        if (served := self.named(name)) is None:
             raise CodeButlerError(UNKNOWN)
         return served

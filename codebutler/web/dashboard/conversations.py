@@ -92,30 +92,24 @@ class FoundView(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationSources:
-    """``served`` are all repositories; ``named`` replaces people's IDs in a text by their names."""
+class Conversations:
+    """Asks the workers. ``served`` are all repositories; ``named`` replaces people's IDs in a text by their names;
+    ``search_s``: how long all workers together are waited for."""
 
     served: Callable[[], Sequence[Served]]
     workers: Workers
     named: Callable[[str], str]
     redact: Callable[[str], str]
     addresses: Callable[[], Awaitable[Addresses]]
-
-
-class Conversations:
-    """Asks the workers. ``search_s``: how long all of them together are waited for."""
-
-    def __init__(self, sources: ConversationSources, *, search_s: float = SEARCH_S) -> None:
-        self._sources = sources
-        self._search_s = search_s
+    search_s: float = SEARCH_S
 
     async def thread(self, repo: str, run: str) -> ThreadView:
         """The conversation of that run. Raises CodeButlerError with one line that says why there is none."""
         (served,) = self._chosen(repo) if repo else ()
-        told = await self._sources.workers.ask(repo, AskThread(request_id=uuid4().hex, turn=run), ThreadTold)
+        told = await self.workers.ask(repo, AskThread(request_id=uuid4().hex, turn=run), ThreadTold)
         if told.problem:
             raise CodeButlerError(told.problem)
-        url = (await self._sources.addresses())(served.channel_id, told.thread) if told.thread else ""
+        url = (await self.addresses())(served.channel_id, told.thread) if told.thread else ""
         # Searching a long thread for secrets takes a while.
         return await asyncio.to_thread(self._thread, repo, told, url)
 
@@ -129,17 +123,17 @@ class Conversations:
         async def of(served: Served) -> FoundTold:
             async with slots:
                 question = AskFound(request_id=uuid4().hex, words=words)
-                return await self._sources.workers.ask(served.entry.name, question, FoundTold)
+                return await self.workers.ask(served.entry.name, question, FoundTold)
 
         asking = [asyncio.create_task(of(served)) for served in chosen]
         try:
             if asking:
-                await asyncio.wait(asking, timeout=self._search_s)
+                await asyncio.wait(asking, timeout=self.search_s)
         finally:
             for task in asking:
                 task.cancel()
             told = await asyncio.gather(*asking, return_exceptions=True)
-        address = await self._sources.addresses()
+        address = await self.addresses()
         hits: list[list[HitView]] = []
         missed: list[str] = []
         for served, answer in zip(chosen, told, strict=True):
@@ -147,7 +141,7 @@ class Conversations:
                 case FoundTold(problem="", runs=runs):
                     hits.append([self._hit(served, run, address) for run in runs])
                 case FoundTold(problem=why) | CodeButlerError(args=(why, *_)):
-                    missed.append(f"{served.entry.name}: {self._sources.redact(str(why))}")
+                    missed.append(f"{served.entry.name}: {self.redact(str(why))}")
                 case asyncio.CancelledError():
                     missed.append(f"{served.entry.name}: {TOO_SLOW}")
                 case BaseException():
@@ -155,13 +149,13 @@ class Conversations:
         return FoundView(hits=tuple(_in_turn(hits))[:MAX_HITS], missed=tuple(missed))
 
     def _chosen(self, repo: str) -> Sequence[Served]:
-        chosen = [served for served in self._sources.served() if repo in ("", served.entry.name)]
+        chosen = [served for served in self.served() if repo in ("", served.entry.name)]
         if repo and not chosen:
             raise CodeButlerError(UNKNOWN)
         return chosen
 
     def _hit(self, served: Served, run: FoundRun, address: Addresses) -> HitView:
-        redact = self._sources.redact
+        redact = self.redact
         return HitView(
             repo=served.entry.name,
             title=redact(cut(run.title)),
@@ -176,7 +170,7 @@ class Conversations:
         first = next((said.text for run in told.runs for said in run.said), "")
         return ThreadView(
             repo=repo,
-            title=self._sources.redact(cut(first)),
+            title=self.redact(cut(first)),
             url=url,
             runs=tuple(self._run(repo, run) for run in told.runs),
             has_more=told.has_more,
@@ -185,12 +179,12 @@ class Conversations:
 
     def _asked(self, told: AskedTold, at: int) -> AskedView:
         fits = len(told.asked.text) <= WHOLE_CHARS
-        text = self._sources.redact(told.asked.text) if fits else ""
+        text = self.redact(told.asked.text) if fits else ""
         shown = foreign(text) if told.is_foreign else pieces(text)
         return asked_view(told.asked, shown, first=at == 0)
 
     def _run(self, repo: str, run: RunTold) -> RunView:
-        clean, named = self._sources.redact, self._sources.named
+        clean, named = self.redact, self.named
         return RunView(
             id=run.id,
             state=run.state,

@@ -15,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.domain.refs import MessageRef, PersonRef
-from codebutler.observe.ledger import LedgerRow, Period
+from codebutler.observe.ledger import Period
 from codebutler.observe.sums import KEYS, by_day, sums, together, total
 from codebutler.protocol.messages import DayUse
+from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import Unit, amount, thousands
 from codebutler.text.markup import Addresses
 
@@ -48,9 +49,10 @@ class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerSources:
-    """``names``: the served repositories; ``days``: a period up to today; ``rows``: their runs in it. ``called`` says a
-    person's name, ``redact`` removes secrets, ``addresses`` finds where people see messages."""
+class LedgerPage:
+    """Every view is made anew: nothing is kept. ``names``: the served repositories; ``days``: a period up to today;
+    ``rows``: their runs in it. ``called`` says a person's name, ``redact`` removes secrets, ``addresses`` finds where
+    people see messages."""
 
     names: Callable[[], Sequence[str]]
     days: Callable[[int], Period]
@@ -59,25 +61,18 @@ class LedgerSources:
     redact: Callable[[str], str]
     addresses: Callable[[], Awaitable[Addresses]]
 
-
-class LedgerPage:
-    """Every view is made anew: nothing is kept."""
-
-    def __init__(self, sources: LedgerSources) -> None:
-        self._sources = sources
-
     async def html(self, filters: LedgerFilter) -> str:
         """A whole document, of which the page takes what is in its body."""
-        sources = self._sources
-        during = sources.days(filters.days if filters.days in SPANS else LedgerFilter().days)
-        rows = [self._cleaned(row) for row in await sources.rows(during, sources.names())]
-        page = _Page(filters, during, rows, sources.called, await sources.addresses())
+        during = self.days(filters.days if filters.days in SPANS else LedgerFilter().days)
+        rows = [self._cleaned(row) for row in await self.rows(during, self.names())]
+        page = _Page(filters, during, rows, self.called, await self.addresses())
         return f"<!doctype html>\n{tag('body', page.filters(), page.contents())}"
 
     def _cleaned(self, row: LedgerRow) -> LedgerRow:
         """Agents and repositories choose these texts."""
-        redact = self._sources.redact
-        return replace(row, agent=redact(row.agent), model=redact(row.model), job=redact(row.job))
+        return replace(
+            row, agent=self.redact(row.agent), model=self.redact(row.model), job=self.redact(row.job)
+        )
 
 
 @dataclass(frozen=True, slots=True)

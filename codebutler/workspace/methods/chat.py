@@ -15,7 +15,6 @@ MAX_UPDATE_CHARS = 4_000
 MAX_ATTACHMENTS = 100
 # Slack: a status goes by itself after two minutes.
 STATUS_LIFE_S = 120.0
-MOST_SENT = 1000
 # Code and enclosed text; an address without its sentence's full stop; a name.
 TYPED = re.compile(
     r"```.*?```|`[^`\n]*`|<[^<>\n]+>"
@@ -33,8 +32,6 @@ def post_message(call: Call) -> Json:
     sent = call.house.sent
     if key not in sent:
         sent[key] = _post(call, key[1])
-        while len(sent) > MOST_SENT:
-            sent.popitem(last=False)
     return sent[key]
 
 

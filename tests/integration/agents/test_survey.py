@@ -6,8 +6,7 @@ from pathlib import Path
 
 from codebutler.config.schema import Config, OpenAISection, RepoSettings
 from codebutler_worker.agents.rollcall import survey
-from codebutler_worker.agents.survey import Survey
-from codebutler_worker.agents.versions import CLAUDE, dotted
+from codebutler_worker.agents.survey import CLAUDE, Survey, dotted
 from tests.ordinary import give_away
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.schema import Check, ChecksSection
-from codebutler_worker.changes.checks import checks_of, script_of
+from codebutler_worker.changes.checking import checks_of, script_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import msgspec
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.control.messages import ChatInput, ChatOpened, Choice, ControlReply, Press, Said, Say
+from codebutler.protocol.control import ChatInput, ChatOpened, Choice, ControlReply, Press, Said, Say
 from tests.e2e.house import command
 from tests.screen import ENTER, Screen, screen
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.install import check_free, settled
+from codebutler.cli.install import check_free, service_for, settled
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
-from codebutler.operations.service import service_for
 from codebutler.platform.launchd import Launchd
 from codebutler.platform.service import ProgramResult, Report
 from codebutler.supervisor.supervisor import SupervisorLock

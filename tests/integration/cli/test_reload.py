@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.control.messages import (
+from codebutler.protocol.control import (
     ChatInput,
     ChatRequest,
     ControlReply,
@@ -18,7 +18,7 @@ from codebutler.control.messages import (
     Failed,
     ReloadRequest,
 )
-from codebutler.control.wire import control_server
+from codebutler.protocol.control_socket import control_server
 from tests.integration.cli.conftest import Cli
 
 

@@ -17,7 +17,7 @@ from codebutler.cluster.subjects import TAKEN_BUCKET
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.intake.records import Entry
-from tests.natsserver import NatsServer, bus, nats_server
+from tests.natsserver import NatsCluster, NatsServer, Servers, bus, nats_cluster, nats_server
 from tests.seam import DEADLINE_S
 from tests.workers.services import entry
 
@@ -38,7 +38,7 @@ class Disk:
 
 
 @asynccontextmanager
-async def disk(server: NatsServer, path: Path) -> AsyncIterator[Disk]:
+async def disk(server: Servers, path: Path) -> AsyncIterator[Disk]:
     async with bus(server) as connected:
         yield Disk(path, await connected.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES))
 
@@ -108,6 +108,42 @@ async def test_nats_that_does_not_answer_is_told_in_time_and_the_event_is_taken_
         assert journal.trouble == ""
         await taken(journal, said)
         assert await journal.append(said.event, said.request) is None
+
+
+async def test_an_event_that_the_servers_still_write_is_no_duplicate(tmp_path: Path) -> None:
+    """The leader of the bucket refuses to begin what it has begun to write, and does not show it before a second server
+    has it, too."""
+    said = entry(1, "hello")
+    async with (
+        nats_cluster(tmp_path) as servers,
+        disk(servers, tmp_path / "one.db") as one,
+        one.open() as journal,
+    ):
+        await taken(journal, entry(2, "before"))
+        others = await followers(servers, f"KV_{TAKEN_BUCKET}")
+        for each in others:
+            each.pause()
+        for _ in range(2):
+            with pytest.raises(StoreError, match="do not answer"):
+                await journal.append(said.event, said.request)
+        for each in others:
+            each.resume()
+        found: Entry | None = None
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                with contextlib.suppress(StoreError):
+                    found = await journal.append(said.event, said.request)
+                    break
+        assert found is not None
+        assert texts(await journal.pending()) == ["before", "hello"]
+
+
+async def followers(servers: NatsCluster, stream: str) -> list[NatsServer]:
+    """All but the one that leads the stream."""
+    async with bus(servers) as connected:
+        info = await connected._jetstream.stream_info(stream)
+    assert info.cluster is not None
+    return [each for each in servers.servers if each.name != info.cluster.leader]
 
 
 async def test_many_events_of_one_channel_do_not_wait_for_each_other_in_vain(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from codebutler.parent.host_jobs import HostedHere, HostJobs
 from codebutler.platform.tasks import beside
 from codebutler.protocol.hosts import HostReport, JobsReport, UseReport, WatchReport
 from codebutler.protocol.messages import Configure, DayUse, TotalUse
-from codebutler.schedule.files import JobFiles, job_sources
-from codebutler.schedule.told import ToldJobs
+from codebutler.schedule.files import JobFiles, ToldJobs, job_sources
 from tests.integration.cluster.test_cluster_absence import notes
 from tests.natsserver import bus, nats_server
 from tests.seam import gateway, host, remote, until

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 
+import pytest
+from nats.errors import Error as NatsError
+
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.health import read_streams
-from codebutler.cluster.subjects import stream_in
+from codebutler.cluster.readings import read_servers, read_streams
+from codebutler.cluster.subjects import LEADER_BUCKET, stream_in
+from codebutler.domain.clock import SystemClock
 from tests.natsserver import NatsCluster, NatsServer, bus, nats_cluster, nats_server, patiently, whole
-from tests.seam import Gateway, Host, gateway, host, remote, until
+from tests.programs import require
+from tests.seam import DEADLINE_S, Gateway, Host, gateway, host, remote, until
 from tests.workers.services import entry
+
+MANY, LARGE_BYTES = 300, 100_000
+SYNC_S = 0.02
+LOOKS = 10
 
 
 @asynccontextmanager
-async def served(servers: NatsCluster) -> AsyncIterator[tuple[Gateway, Host]]:
-    async with gateway(servers, ttl_s=60) as opened:
+async def served(servers: NatsCluster, ttl_s: float = 60) -> AsyncIterator[tuple[Gateway, Host]]:
+    async with gateway(servers, ttl_s=ttl_s) as opened:
         opened.hosts.add(remote())
         async with host(servers) as here:
             yield opened, here
@@ -36,6 +47,15 @@ async def all_came(here: Host, count: int) -> None:
 
 async def replicas(connected: Bus) -> dict[str, int]:
     return {each.name: each.replicas for each in await read_streams(connected._client)}
+
+
+async def lacks(servers: NatsCluster, server: NatsServer) -> str:
+    """What the server says it does not have."""
+    said: dict[str, str] = {}
+    async with servers.system() as system, asyncio.timeout(DEADLINE_S):
+        while server.name not in said:
+            said = {each.name: each.lacks for each in await read_servers(system, SystemClock(), 3)}
+    return said[server.name]
 
 
 async def leader_of(servers: NatsCluster, stream: str) -> NatsServer:
@@ -62,6 +82,22 @@ async def test_everything_is_on_three_disks_and_any_of_them_may_die_or_be_wiped(
             await whole(servers)
 
 
+async def test_disks_are_replaced_one_after_the_other_with_much_on_them(tmp_path: Path) -> None:
+    """A stream's leader calls a copy current that was wiped a moment ago. That server itself does not."""
+    async with nats_cluster(tmp_path) as servers, bus(servers) as connected:
+        await connected.ensure_stream("CB_ONE", "cb.one.>", 2**28)
+        for number in range(MANY):
+            await connected.publish("cb.one.a", b"x" * LARGE_BYTES, str(number))
+        for server in servers.servers:
+            await server.wipe()
+            await server.start()
+            assert await lacks(servers, server)
+            await whole(servers)
+            assert not await lacks(servers, server)
+        info = await patiently(lambda: connected._jetstream.stream_info("CB_ONE"))
+        assert info.state.messages == MANY
+
+
 async def test_the_server_that_leads_the_stream_is_killed_and_its_events_arrive(tmp_path: Path) -> None:
     async with nats_cluster(tmp_path) as servers, served(servers) as (opened, here):
         deliver(opened, 1, 20)
@@ -71,6 +107,74 @@ async def test_the_server_that_leads_the_stream_is_killed_and_its_events_arrive(
         await leads.kill()
         deliver(opened, 61, 100)
         await all_came(here, 100)
+
+
+async def test_the_leader_of_all_servers_is_killed_and_events_arrive_also_of_a_new_repository(
+    tmp_path: Path,
+) -> None:
+    """The meta leader: it decides where streams and consumers are, so without another one nothing new can be made."""
+    async with nats_cluster(tmp_path) as servers, served(servers) as (opened, here):
+        deliver(opened, 1, 20)
+        await all_came(here, 20)
+        leads = await meta_leader(servers)
+        deliver(opened, 21, 40)
+        await leads.kill()
+        deliver(opened, 41, 60)
+        opened.hosts.add(remote("books", "C02"))
+        opened.hosts.deliver(entry(61, "the first one", "C02"))
+        await all_came(here, 60)
+        await until(lambda: here.spawner.disk("books").texts == ["the first one"], within_s=60)
+        assert await meta_leader(servers) is not leads
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_one_server_has_a_slow_disk(tmp_path: Path, leads: bool) -> None:
+    """Each sync takes SYNC_S longer, as on a disk under load (with 0.15 s it leads nothing); reads stay fast.
+    ``leads``: that server leads the host's stream and the gateway's lease."""
+    servers = NatsCluster.of(tmp_path)
+    slow, other, _ = servers.servers
+    syncs, delay = "fsync,fdatasync", f"delay_enter={SYNC_S * 1e6:.0f}"
+    tracing = (
+        f"{require('strace')} -D -f -q -o /dev/null --seccomp-bpf -e trace={syncs} -e inject={syncs}:{delay}"
+    )
+    slow.within = tuple(tracing.split())
+    try:
+        await servers.start()
+        async with served(servers, ttl_s=15) as (opened, here):
+            deliver(opened, 1, 5)
+            await all_came(here, 5)
+            for stream in (stream_in("laptop"), f"KV_{LEADER_BUCKET}"):
+                await let_lead(servers, slow if leads else other, stream)
+            deliver(opened, 6, 25)
+            await all_came(here, 25)
+            assert opened.authority.is_held
+    finally:
+        await servers.kill()
+
+
+async def meta_leader(servers: NatsCluster) -> NatsServer:
+    async with servers.system() as system, asyncio.timeout(DEADLINE_S):
+        while True:
+            with suppress(NatsError):
+                answer = await system.request("$SYS.REQ.SERVER.PING.JSZ", b"{}", timeout=2)
+                if name := json.loads(answer.data)["data"].get("meta_cluster", {}).get("leader"):
+                    return servers.named(name)
+            await asyncio.sleep(0.1)
+
+
+async def let_lead(servers: NatsCluster, server: NatsServer, stream: str) -> None:
+    """A slow server follows late, so it is asked again, but not while others still vote for it."""
+    wish = json.dumps({"placement": {"preferred": server.name}}).encode()
+    async with bus(servers) as connected, asyncio.timeout(4 * DEADLINE_S):
+        for looks in count():
+            with suppress(NatsError):
+                info = await connected._jetstream.stream_info(stream)
+                if info.cluster is not None and info.cluster.leader == server.name:
+                    return
+                if looks % LOOKS == 0:
+                    subject = f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}"
+                    await connected._client.request(subject, wish, timeout=2)
+            await asyncio.sleep(0.5)
 
 
 async def test_streams_made_while_a_server_was_missing_are_moved_to_three(tmp_path: Path) -> None:

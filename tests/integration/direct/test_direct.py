@@ -37,6 +37,7 @@ from codebutler.platform.tasks import Tasks
 from tests.clock import ManualClock, settle
 from tests.events import clicked, deleted, edited, posted, slashed
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 
 OWNER, D = "U0OWNER", "D1"
 RULES = AuthorizationSection(
@@ -72,7 +73,7 @@ class House:
         book = DirectThreads(self.journal)
         await book.load()
         self.sender = await self._stack.enter_async_context(
-            Sender(self.chat, self.clock, Editor(str), detour=book)
+            Sender(self.chat, self.clock, Editor(str), Notes(), direct=book)
         )
         statuses = StatusBoard(None, self.clock, str)
         slack = ServedChat(name="Slack", chat=self.chat, sender=self.sender, statuses=statuses)

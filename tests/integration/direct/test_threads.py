@@ -19,6 +19,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.journal_file import KEPT_DIRECT
 from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 
 HOME, DIRECT = "C1", "D1"
 
@@ -37,7 +38,7 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
     other = chat.say(HOME, "U1", "something else")
     async with (
         opened(tmp_path / "journal.db") as book,
-        Sender(chat, clock, Editor(str), detour=book) as sender,
+        Sender(chat, clock, Editor(str), Notes(), direct=book) as sender,
     ):
         await book.place(HOME, DIRECT, (asked,))
         answer = await sender.submit(HOME, "op-1", Post(message=said("working"), thread=asked))
@@ -51,7 +52,7 @@ async def test_a_workers_words_go_to_the_conversation_they_are_about(tmp_path: P
         assert chat.texts(HOME) == ["and here"]
     async with (
         opened(tmp_path / "journal.db") as book,
-        Sender(chat, clock, Editor(str), detour=book) as sender,
+        Sender(chat, clock, Editor(str), Notes(), direct=book) as sender,
     ):
         await sender.submit(HOME, "op-5", Update(target=answer, message=said("a box of tools")))
         assert "a box of tools" in chat.texts(DIRECT)
@@ -98,6 +99,6 @@ async def test_an_answer_that_was_posted_stays_posted_when_the_disk_takes_nothin
     chat, book = MemoryChat(), DirectThreads(journal)
     asked = chat.say(DIRECT, "U1", "hello")
     await book.posted(HOME, DIRECT, asked)
-    async with Sender(chat, ManualClock(), Editor(str), detour=book) as sender:
+    async with Sender(chat, ManualClock(), Editor(str), Notes(), direct=book) as sender:
         ts = await sender.submit(HOME, "op-1", Post(message=said("hi"), thread=asked))
     assert book.where(HOME, ts) == DIRECT

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.chat.absence_notice import AbsenceNotice, Channels
+from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SLACK_LIMITS
@@ -23,6 +23,7 @@ from codebutler.intake.journal import Journal
 from tests.clock import ManualClock, settle
 from tests.events import posted
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 from tests.shown import text_of
 
 DEADLINE_S = 20.0
@@ -45,14 +46,15 @@ class World:
         """One supervisor; at its end it has simply vanished, without a last word."""
         async with (
             Journal.open(self.path, self.clock) as journal,
-            Sender(self.chat, self.clock, Editor(str)) as sender,
+            Sender(self.chat, self.clock, Editor(str), Notes()) as sender,
         ):
             home = AbsenceNotice(
                 sender,
                 journal,
                 self.clock,
-                Channels(lambda: self.channels, lambda: self.asking),
+                ToldChannels(lambda: self.channels, lambda: self.asking),
                 lambda: self.busy,
+                journal,
             )
             home.lost()
             running = asyncio.create_task(home.run())

@@ -303,6 +303,26 @@ async def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     assert not [cell for cell in row if cell[:1] in ("=", "+", "-", "@", "\t", "\r")]
 
 
+async def test_no_cell_of_the_csv_is_a_formula_for_whoever_separates_otherwise(tmp_path: Path) -> None:
+    """A spreadsheet in another language takes ``;`` for the separator, and some take a tab or a bar."""
+    from codebutler.cli.ledger import to_csv
+
+    call = "=HYPERLINK(1)"
+    evil = replace(
+        DONE, model=f"m;{call}", agent=f'a"; "{call}', session_id=f"s\t{call}|{call}", job=f" {call}"
+    )
+    await written(tmp_path, evil)
+    text = to_csv(read("shop", tmp_path, DURING))
+    for separator in ",;\t|":
+        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
+            for row in csv.reader(io.StringIO(text), delimiter=separator, quoting=quoting):
+                assert [cell for cell in row if cell.strip(' \t"').startswith("=")] == [], (
+                    separator,
+                    quoting,
+                )
+    assert "m;'=HYPERLINK(1)" in text
+
+
 async def test_the_sums_of_a_day_are_those_of_its_rows(tmp_path: Path) -> None:
     runs = [
         replace(DONE, id="a", cost_usd=1.5, input_tokens=10, output_tokens=5, worked_s=60.0),

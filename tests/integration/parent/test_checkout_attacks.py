@@ -19,6 +19,7 @@ from codebutler.parent.checkout import CheckoutLimits, FreshCheckout, reason
 from codebutler.parent.making import clear_draft, is_moved, looked_at, planned, take_back
 from tests.clock import ManualClock
 from tests.ordinary import give_away
+from tests.packs import unfolding_commit
 
 WHO = ("-c", "user.name=Eve", "-c", "user.email=eve@example.org", "-c", "protocol.file.allow=always")
 PLENTY = CheckoutLimits(seconds=60, max_bytes=0)
@@ -132,6 +133,20 @@ async def test_a_clone_that_gets_too_large_is_ended(
         await FreshCheckout(root, owner(), CheckoutLimits(0.5, 0), SystemClock()).clone(
             URL, address, root / "b", unheard
         )
+
+
+async def test_a_clone_whose_files_unfold_to_gigabytes_is_refused(
+    root: Path, trap: Path, owner: Callable[[], dict[str, str]]
+) -> None:
+    (trap / ".git/refs/heads/main").write_text(f"{unfolding_commit(trap, 5 * 2**28, tip_of(trap))}\n")
+    env, address = owner(), address_in(URL)
+    assert address is not None
+    with pytest.raises(CodeButlerError, match="needs too much memory"):
+        await FreshCheckout(root, env, PLENTY, SystemClock()).clone(URL, address, root / "a", unheard)
+
+
+def tip_of(repo: Path) -> str:
+    return (repo / ".git/refs/heads/main").read_text().strip()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from codebutler.observe.ledger import LedgerRow, Period
+from codebutler.observe.ledger import Period
 from codebutler.parent.apphome_page import RepoCard, home
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler.parent.commands.costs import directly, summary
 from codebutler.parent.spending import Ledgers
 from codebutler.protocol.messages import DayUse
+from codebutler.protocol.runs import LedgerRow
 from tests.integration.parent.test_spending import Desk
 
 NOW = datetime(2026, 2, 14, 12, tzinfo=UTC)

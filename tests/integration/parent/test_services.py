@@ -14,12 +14,12 @@ import pytest
 from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.listeners import Listeners
 from codebutler.chat.people import People, Person
 from codebutler.chat.slack.render import rendered
 from codebutler.config.chats import SlackSection, TelegramSection
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings
-from codebutler.control.listeners import Listeners
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, Update
@@ -37,7 +37,7 @@ from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import Budget, DayUse, Doing, Live, TurnEnded
-from codebutler.schedule.told import ToldJobs
+from codebutler.schedule.files import ToldJobs
 from codebutler.text.markup import message_link, person
 from codebutler.text.redact import Redactor
 from tests.clock import ManualClock, settle
@@ -81,12 +81,12 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
         people = People(clock)
         people.meet(["U0ANA"])
         sender = await stack.enter_async_context(
-            Sender(chat, clock, Editor(same, people.called, book.where), detour=book, notes=journal)
+            Sender(chat, clock, Editor(same, people.called, book.where), direct=book, notes=journal)
         )
         statuses = await stack.enter_async_context(
             StatusBoard(chat.capabilities.status_line, clock, lambda text: text.replace("key", "[redacted]"))
         )
-        await stack.enter_async_context(beside(people.run(Known().person), name="people"))
+        await stack.enter_async_context(beside(people.run({"Slack": Known().person}), name="people"))
         await settle()
         signals = Signals()
         repos = Repos(RepoTable(()), lambda: book.channels)
@@ -97,6 +97,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             clock=clock,
             people=people,
             redactor=Redactor(),
+            hosted_runs=None,
             logs=logs,
             journal=journal,
             restored=None,

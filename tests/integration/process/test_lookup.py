@@ -9,7 +9,7 @@ import pytest
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, TERMINAL_PATH, look_up, missing_rule
 from codebutler_worker.agents.acp.kimi import PACKAGE
 from codebutler_worker.agents.claude.backend import find_binary
-from codebutler_worker.agents.versions import CLAUDE, KIMI, dotted
+from codebutler_worker.agents.survey import CLAUDE, KIMI, dotted
 
 
 def program(path: Path) -> Path:

@@ -20,7 +20,7 @@ from codebutler.config.schema import (
     SandboxSection,
 )
 from codebutler.protocol.capabilities import AgentResult, Capability, CheckupLine, cells_of
-from codebutler_worker.agents.versions import CLAUDE, KIMI, dotted
+from codebutler_worker.agents.survey import CLAUDE, KIMI, dotted
 from codebutler_worker.checkup import Checkup, look
 from tests.modelserver.obedient import ObedientCompletions, ObedientServer
 from tests.modelserver.server import Reply

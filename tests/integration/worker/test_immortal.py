@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from codebutler_worker.immortal import TRIED, can_be_immortal
+from codebutler_worker.warmup import TRIED, can_be_immortal
 
 LIVES = """
 import gc, sys
-from codebutler_worker.immortal import can_be_immortal, make_immortal
+from codebutler_worker.warmup import can_be_immortal, make_immortal
 
 class Kept:
     def name(self):

@@ -242,7 +242,7 @@ async def test_who_may_not_use_the_session_may_not_type_into_it(tmp_path: Path) 
         await parent.until(lambda: parent.reactions("100.2") == ["x"])
         assert typist.typed == []
         assert "not authorized" in thread(parent)[-1]
-        (audit,) = parent.said(Audit)
+        (audit,) = await parent.until(lambda: parent.said(Audit))
         assert (audit.user, audit.kind, audit.decision) == (USER, "claude", "refused: no rule allows it")
         run.does(done())
 

@@ -17,7 +17,7 @@ from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import due
 from codebutler_worker.agents.process import TimeLimits, TurnWatch
-from codebutler_worker.agents.versions import version_in
+from codebutler_worker.agents.survey import version_in
 
 BINARY = Path("/opt/claude/claude")
 

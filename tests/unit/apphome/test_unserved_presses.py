@@ -12,6 +12,7 @@ from codebutler.domain.model import Post
 from codebutler.platform.tasks import Tasks
 from tests.clock import ManualClock
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 
 
 class Pressed:
@@ -24,7 +25,7 @@ class Pressed:
 
     async def press(self, *, at_home: bool) -> None:
         tasks = Tasks(lambda name, error: self.broken.append(f"{name}: {error}"))
-        async with Sender(self.chat, ManualClock(), Editor(str)) as sender:
+        async with Sender(self.chat, ManualClock(), Editor(str), Notes()) as sender:
             vain = UnservedPresses(self.homes.append, sender, tasks)
             vain.pressed(PressedInVain("U1", "C1", "5.1", at_home=at_home))
             await tasks.close(10)

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from codebutler.config.schema import Check
 from codebutler_worker.changes.card import (
     FILES_SHOWN,
+    PER_PAGE,
     RUNNING,
     CheckResult,
     card,
     file_line,
     headline,
     last_lines,
+    listed,
+    one_file,
     repair_prompt,
     running_line,
     verdict_of,
     with_verdict,
 )
-from codebutler_worker.changes.diff import PER_PAGE, listed, one_file
 from codebutler_worker.commands.changes import SUBJECT_CHARS, commit_message
 from codebutler_worker.tree.tree import Difference, FileChange, parsed
 

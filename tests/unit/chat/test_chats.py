@@ -17,6 +17,7 @@ from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 
 GROUP = "tg:-1001234"
 NAMES: tuple[ChatName, ...] = ("Slack", "Telegram")
@@ -27,7 +28,7 @@ async def two() -> AsyncIterator[tuple[Chats, MemoryChat, MemoryChat]]:
     clock, chats, served = ManualClock(), (MemoryChat(), MemoryChat()), []
     async with AsyncExitStack() as stack:
         for name, chat in zip(NAMES, chats, strict=True):
-            sender = await stack.enter_async_context(Sender(chat, clock, Editor(str)))
+            sender = await stack.enter_async_context(Sender(chat, clock, Editor(str), Notes()))
             statuses = StatusBoard(None, clock, str)
             served.append(ServedChat(name=name, chat=chat, sender=sender, statuses=statuses))
         yield Chats(served), *chats

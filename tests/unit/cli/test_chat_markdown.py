@@ -9,7 +9,7 @@ import pytest
 from codebutler.cli.chatroom.markdown import LONGEST, code, rendered
 from codebutler.cli.chatroom.room import ChatRoom, ShownLine, blocks
 from codebutler.cli.output import printable
-from codebutler.control.messages import Choice, Heard, Said
+from codebutler.protocol.control import Choice, Heard, Said
 
 BOLD, ITALIC, LINE, CODE, FAINT, END = "\x1b[1m", "\x1b[3m", "\x1b[4m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 

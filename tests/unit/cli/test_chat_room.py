@@ -6,7 +6,7 @@ import pytest
 
 from codebutler.cli.chatroom.markdown import Misread
 from codebutler.cli.chatroom.room import ChatRoom, ShownLine
-from codebutler.control.messages import Choice, ControlReply, Ended, Heard, Past, Posted, Press, Said, Say
+from codebutler.protocol.control import Choice, ControlReply, Ended, Heard, Past, Posted, Press, Said, Say
 
 STOP = Choice(label="Stop", action_id="codebutler.stop", value="t1")
 ALLOW = Choice(label="Allow", action_id="codebutler.allow", value="a1")

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from codebutler.cluster.health import ServerFacts, StreamFacts, judge_servers, judge_streams
+from codebutler.cluster.health import judge_servers, judge_streams
+from codebutler.cluster.readings import ServerFacts, StreamFacts
 from codebutler.protocol.messages import Finding
 
 WELL = ServerFacts(name="n1", version="2.15.1", ahead_s=0.02, max_payload_bytes=8 * 2**20, is_synced=True)
@@ -31,6 +32,7 @@ def test_three_servers_that_are_well() -> None:
         ({"version": "2.9"}, "FAIL", "too old"),
         ({"max_payload_bytes": 2**20}, "FAIL", "max_payload is 1048576: set it to 8388608"),
         ({"is_synced": False}, "FAIL", "set `sync_interval: always`"),
+        ({"lacks": "JetStream is still recovering meta layer"}, "warn", "does not have everything yet"),
         ({"ahead_s": -61.0}, "warn", "61 s behind this machine's: set both by NTP"),
         ({"ahead_s": 3.0}, "warn", "3 s ahead of"),
         ({"ahead_s": 1.0}, "ok", ""),

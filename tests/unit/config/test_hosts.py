@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from codebutler.config.channels import assigned, combined
 from codebutler.config.chats import SlackSection, TelegramSection
-from codebutler.config.hosts import assigned, combined
 from codebutler.config.schema import (
     AgentSection,
     ApprovalsSection,

@@ -14,9 +14,9 @@ from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import Served
 from codebutler.protocol.conversations import FoundRun, FoundTold, Question
-from codebutler.supervisor.questions import T
+from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses
-from codebutler.web.dashboard.conversations import Conversations, ConversationSources, foreign
+from codebutler.web.dashboard.conversations import Conversations, foreign
 from codebutler.web.dashboard.runs import Piece
 
 FOUND = FoundRun(
@@ -46,14 +46,14 @@ def searching(*names: str) -> Conversations:
     async def addresses() -> Addresses:
         return partial(message_url, home="")
 
-    sources = ConversationSources(
+    return Conversations(
         served=lambda: [served(name) for name in names],
         workers=ScriptedWorkers(),
         named=str,
         redact=str,
         addresses=addresses,
+        search_s=0.2,
     )
-    return Conversations(sources, search_s=0.2)
 
 
 async def test_the_best_of_each_repository_come_first_and_what_is_missing_is_named() -> None:

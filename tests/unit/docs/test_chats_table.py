@@ -10,6 +10,7 @@ from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
+from tests.notes import Notes
 from tests.telegram.server import TOKEN
 from tests.unit.docs.pages import ROOT
 
@@ -39,7 +40,7 @@ def capabilities() -> Mapping[str, Capabilities]:
     """By platform."""
     return {
         "Slack": SlackApi("xoxb-1").capabilities,
-        "Telegram": TelegramChat(BotApi(TOKEN)).capabilities,
+        "Telegram": TelegramChat(BotApi(TOKEN), Notes()).capabilities,
     }
 
 

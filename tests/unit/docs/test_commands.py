@@ -33,6 +33,7 @@ SYSTEM = {
     "debootstrap",
     "export",
     "git",
+    "mkdir",
     "mv",
     "nats-server",
     "pipx",

@@ -9,7 +9,7 @@ import pytest
 from codebutler.cli.doctor import matrix
 from codebutler.config.schema import CommandRule, Config
 from codebutler.protocol.capabilities import CAPABILITIES, AgentResult, Capability, Cell, CellState
-from codebutler_worker.agents.versions import SUPPORTED, dotted
+from codebutler_worker.agents.survey import SUPPORTED, dotted
 from codebutler_worker.trials.kinds import TURNS, subject_of
 from codebutler_worker.trials.matrix import STEPS
 from codebutler_worker.trials.trial import live_finding, price_of

@@ -12,7 +12,7 @@ from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAIS
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.native.acting import ruling
 from codebutler_worker.agents.native.model import PRESETS, TokenCount, cost_usd, price_of, target
-from codebutler_worker.tools.display import HEAD_CHARS, TAIL_CHARS, shown, told
+from codebutler_worker.tools.programs import HEAD_CHARS, TAIL_CHARS, shown, told
 from codebutler_worker.tools.shell import Mark, MarkReader, spelled
 
 

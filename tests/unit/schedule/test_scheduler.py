@@ -14,11 +14,13 @@ import pytest
 
 from codebutler.chat.chats import Chats
 from codebutler.config.paths import Home
+from codebutler.config.registry import Registry
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import OPERATOR, Command, Event, MessagePosted, Post, TurnOutcome
 from codebutler.intake.intake import Outcome
 from codebutler.intake.repos import RepoTable
 from codebutler.parent.commands.asked import Resources, answer
+from codebutler.parent.moving import MoveMeans, RepoMoves
 from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.parts import Reloads
 from codebutler.parent.spending import Ledgers
@@ -27,8 +29,12 @@ from codebutler.schedule.commands import Asker, ScheduleCommands
 from codebutler.schedule.files import FoundJobs
 from codebutler.schedule.jobs import JobPlace, parse_file, place_at
 from codebutler.schedule.scheduler import Scheduler
+from codebutler.supervisor.port import Shared
+from codebutler.supervisor.supervisor import Supervisor
 from tests.clock import ManualClock, settle
 from tests.shown import text_of
+from tests.workers.inprocess import FakeSpawner
+from tests.workers.services import RecordingServices
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 FILE = "jobs: [{name: tests, cron: '0 * * * *', command: make test, timezone: UTC}]"
@@ -48,7 +54,19 @@ class Commands:
             reloads=Reloads(),
             clock=clock,
         )
-        self._resources = Resources(schedule, NewRepos(means), NO_LEDGERS, clock, START)
+        shared = Shared(FakeSpawner().spawn, RecordingServices(), clock, lambda: 0.0)
+        moving = MoveMeans(
+            registry=Registry(Home(Path("/nonexistent"))),
+            notes=world,
+            table=lambda: RepoTable(()),
+            workers=Supervisor(shared),
+            reloads=Reloads(),
+            publish=world.publish,
+            audit=lambda act: None,
+            clock=clock,
+        )
+        repos, moves = NewRepos(means), RepoMoves(moving)
+        self._resources = Resources(schedule, repos, moves, NO_LEDGERS, clock, START)
 
     async def answer(self, name: str, argument: str, asker: Asker) -> str:
         return await answer(Command(name=name, argument=argument), self._resources, asker)

@@ -18,12 +18,11 @@ from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.parent.spending import Ledgers
-from codebutler.parent.weekly import WeeklyCosts
+from codebutler.parent.weekly import WeeklyCosts, weekly_jobs
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.schedule.files import JobFiles
 from codebutler.schedule.jobs import Job
 from codebutler.schedule.scheduler import Scheduler
-from codebutler.schedule.weekly import weekly_jobs
 from tests.clock import ManualClock
 from tests.shown import text_of
 from tests.unit.schedule.test_scheduler import Killed, World, calm

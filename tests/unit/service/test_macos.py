@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.cli.install import service_for
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SandboxSection
 from codebutler.domain.refs import NO_CHANNEL
 from codebutler.operations.doctor import UNTRIED_PAGE, check_system
-from codebutler.operations.service import service_for
 from codebutler.platform.linux import Linux
 from codebutler.platform.macos import PEER, MacOS, listed_access, rows, working_directories
 from codebutler.platform.service import ProgramResult, Report

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.cli.install import service_for
 from codebutler.config.paths import Home
-from codebutler.operations.service import service_for
 from codebutler.platform.launchd import agent_plist, label
 from codebutler.platform.service import Report, ServiceSpec
 from codebutler.platform.systemd import quoted, read_report, unit_text

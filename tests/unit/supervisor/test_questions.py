@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.protocol.conversations import AskDiff, RunChanges, ThreadTold
-from codebutler.supervisor.questions import MOST_ASKED, Questions
+from codebutler.supervisor.queues import MOST_ASKED, Questions
 from tests.clock import settle
 from tests.workers.stage import stage
 

@@ -16,9 +16,8 @@ import msgspec
 
 from codebutler.config.agent_sessions import CLAUDE, SessionFiles, files_of
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler.platform.files import open_regular
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.destinations import make_file
+from codebutler_worker.sandbox.destinations import make_file, read_head
 from codebutler_worker.sandbox.person import make_directories
 
 LIMIT_BYTES = 256 * 2**20
@@ -117,8 +116,7 @@ def _beside(directory: Path, session_id: str, record: str) -> Iterator[str]:
 
 def _whole(directory: Path, path: str, limit_bytes: int) -> bytes:
     """A file; of a record, only its complete lines. Raises OSError."""
-    with os.fdopen(open_regular(directory, path), "rb") as file:
-        content = file.read(limit_bytes + 1)
+    content = read_head(directory, path, limit_bytes + 1)
     if len(content) > limit_bytes:
         raise OSError(f"more than {LIMIT_BYTES // 2**20} MB")
     return content[: content.rfind(b"\n") + 1] if path.endswith(".jsonl") else content
@@ -136,8 +134,7 @@ def _moved(content: bytes, workdir: Path) -> bytes:
 def _notes(directory: Path) -> Iterator[_OpenSession]:
     for path in directory.glob("*.json"):
         try:
-            with os.fdopen(open_regular(directory, path.name), "rb") as file:
-                yield msgspec.json.decode(file.read(NOTE_BYTES), type=_OpenSession)
+            yield msgspec.json.decode(read_head(directory, path.name, NOTE_BYTES), type=_OpenSession)
         except (OSError, msgspec.DecodeError):
             continue
 

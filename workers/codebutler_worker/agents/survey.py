@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shlex
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from codebutler.config.schema import CommandRule
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler.platform.lookup import look_up, missing_rule
+from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, look_up, missing_rule
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.access import NetworkAccess
+from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.destinations import read_head, read_regular
-from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from codebutler_worker.store.opening import STATE_DIR
 
 PASSED_ON = frozenset(
@@ -215,3 +218,62 @@ def instructions(repo: Path, prompt_file: str) -> str:
     except OSError as error:
         log.warning("envelope.promptFile %s: %s; the built-in text is used", prompt_file, error.strerror)
         return DEFAULT
+
+
+# Which versions of the programs behind agents work, and which were tested: the data, and how one is judged.
+
+Version = tuple[int, int, int]
+SAID_BYTES = 4_000
+_VERSION = re.compile(r"(?<![\d.])(\d+)\.(\d+)\.(\d+)")
+
+
+def version_in(text: str) -> Version | None:
+    """The first version in a text."""
+    found = _VERSION.search(text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def dotted(version: Version | None) -> str:
+    """The version as people write it, "" for none."""
+    return ".".join(map(str, version or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Supported:
+    """A supported program: ``floor`` is the oldest version that works, ``tested`` the newest one tested; ``install`` is
+    the line that installs that one. ``probe_s``: how long it may take to print its version."""
+
+    name: str
+    floor: Version
+    tested: Version
+    install: str
+    probe_s: float
+
+    def judge(self, version: Version) -> str:
+        """A note for the log, empty if all is well. Raises AgentUnavailableError below the floor."""
+        if version < self.floor:
+            raise AgentUnavailableError(
+                f"{self.name} {dotted(version)} is too old: update it with `{self.install}`"
+            )
+        if version > self.tested:
+            return f"{self.name} {dotted(version)} is newer than {dotted(self.tested)}, the newest one tested"
+        return ""
+
+    async def ask(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
+        """The output of ``argv --version``. Raises AgentUnavailableError if it does not answer."""
+        secretless = {key: value for key, value in env.items() if "KEY" not in key}
+        launch = Launch((*argv, "--version"), secretless, Path("/"))
+        ended = await run_to_end(launch, limit_bytes=SAID_BYTES, limit_s=self.probe_s)
+        if ended.code is None:
+            raise AgentUnavailableError(
+                f"`{Path(argv[-1]).name} --version` does not answer: reinstall {self.name} with `{self.install}`"
+            )
+        return ended.output.decode(errors="replace")
+
+
+CLAUDE = Supported(CLAUDE_CODE.title, (2, 1, 197), (2, 1, 328), CLAUDE_CODE.install, probe_s=20.0)
+KIMI = Supported(KIMI_CODE.title, (2, 0, 2), (2, 1, 0), KIMI_CODE.install, probe_s=30.0)
+NODE_FLOOR: Version = (22, 19, 0)
+"""The oldest Node on which Kimi Code starts."""
+SUPPORTED: Mapping[str, Supported] = MappingProxyType({"claude": CLAUDE, "kimi": KIMI})
+"""By the name of the agent. Any other agent's program has no version of its own that we know."""

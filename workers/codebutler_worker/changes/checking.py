@@ -8,13 +8,16 @@ them again.
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import shlex
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from codebutler.config.schema import Check
+from codebutler.config.schema import Check, ChecksSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.killpoints import reached
@@ -31,7 +34,6 @@ from codebutler_worker.changes.card import (
     still_failing,
     verdict_of,
 )
-from codebutler_worker.changes.checks import checks_of
 from codebutler_worker.changes.pending import ALL, tell, turn_of
 from codebutler_worker.changes.undo import queue_after
 from codebutler_worker.present.lines import one_line, span
@@ -39,6 +41,7 @@ from codebutler_worker.runtime.budget import account_of, used_today, used_up
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, LIVE, audit_of
+from codebutler_worker.sandbox.destinations import read_regular, status_beneath
 from codebutler_worker.store.rows import DeferredRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 
@@ -187,3 +190,78 @@ def may_repair(uow: UnitOfWork, runtime: Runtime, turn: TurnRow) -> bool:
         return False
     used = used_today(uow, runtime.settings.config, account_of(turn), runtime.elsewhere)
     return used_up(used) is None
+
+
+# A repository's checks: the configured ones, otherwise those its files suggest. Reads files, runs nothing.
+
+LIMIT_BYTES = 2**20
+_TARGET = re.compile(r"^(check|test)\s*:(?![:=])", re.MULTILINE)
+NPM_PLACEHOLDER = "no test specified"
+
+
+def checks_of(section: ChecksSection, repo: Path) -> tuple[Check, ...]:
+    """The checks; none if nothing configures or suggests any. Suggested checks run only on request."""
+    command = section.command.strip()
+    named = (*((Check(name=command, command=command),) if command else ()), *section.commands)
+    if named:
+        return named
+    found = next((found for look in _LOOKS if (found := look(repo))), None)
+    return (Check(name=found, command=found, when="ask"),) if found else ()
+
+
+def script_of(checks: Sequence[Check]) -> str:
+    """All of them as one shell command, which fails if any of them does. Pure."""
+    if len(checks) == 1:
+        return checks[0].command
+    lines = ["failed="]
+    for check in checks:
+        lines += [f"echo {shlex.quote(f'== {check.name}')}", "(", check.command, ") || failed=1"]
+    return "\n".join([*lines, '[ -z "$failed" ]'])
+
+
+def _make(repo: Path) -> str | None:
+    text = next((text for name in ("GNUmakefile", "makefile", "Makefile") if (text := _read(repo, name))), "")
+    targets = set(_TARGET.findall(text))
+    return next((f"make {target}" for target in ("check", "test") if target in targets), None)
+
+
+def _npm(repo: Path) -> str | None:
+    try:
+        scripts = json.loads(_read(repo, "package.json") or "{}").get("scripts", {})
+        test = scripts.get("test", "")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return "npm test" if isinstance(test, str) and test and NPM_PLACEHOLDER not in test else None
+
+
+def _pytest(repo: Path) -> str | None:
+    configured = "[tool.pytest" in _read(repo, "pyproject.toml") or "[tool:pytest]" in _read(
+        repo, "setup.cfg"
+    )
+    if not (configured or _is_there(repo, "pytest.ini") or _is_there(repo, "tests/conftest.py")):
+        return None
+    own = ".venv/bin/python"
+    return f"{own if _is_there(repo, '.venv/bin') else 'python3'} -m pytest"
+
+
+def _by_file(repo: Path) -> str | None:
+    known = {"Cargo.toml": "cargo test", "go.mod": "go test ./..."}
+    return next((command for name, command in known.items() if _is_there(repo, name)), None)
+
+
+_LOOKS: tuple[Callable[[Path], str | None], ...] = (_make, _npm, _pytest, _by_file)
+
+
+def _read(repo: Path, name: str) -> str:
+    """The file's text; "" if it is missing, or not a regular file of a reasonable size."""
+    try:
+        return read_regular(repo, name, LIMIT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _is_there(repo: Path, name: str) -> bool:
+    try:
+        return status_beneath(repo, name) is not None
+    except OSError:
+        return False

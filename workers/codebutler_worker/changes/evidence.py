@@ -7,22 +7,24 @@ the run, and their results are an edit of the card.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from codebutler.config.schema import Check, Config, RepoSettings
-from codebutler.domain.errors import StoreError
+from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler_worker.changes.card import BESIDE, WAITING, card, line, review_link, running_line
-from codebutler_worker.changes.checks import checks_of
+from codebutler_worker.changes.checking import checks_of
 from codebutler_worker.changes.pending import add_checks, card_id, is_at_rest, take_over_checks
 from codebutler_worker.changes.racing import is_racing
-from codebutler_worker.changes.snapshots import Snapshots
 from codebutler_worker.forge.remote import has_remote
+from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import WORDLESS, own_tree, talks
+from codebutler_worker.runtime.turns import IMAGE, WORDLESS, own_tree, talks, thread_url
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
-from codebutler_worker.tree.tree import Difference
+from codebutler_worker.tree.trailers import add_trailers
+from codebutler_worker.tree.tree import AFTER, BEFORE, Difference, Snapshot
 
 LOOKED_AT = 50
 
@@ -92,3 +94,111 @@ def _is_in_its_tree(config: Config, other: TurnRow, turn: TurnRow) -> bool:
     """Whether this is another run that works in the same place and may write there."""
     same = own_tree(config, other.conversation) == own_tree(config, turn.conversation)
     return same and other.id != turn.id and talks(config, other.agent)
+
+
+# Snapshots of the working tree before and after each run, so that its changes can be seen, committed and undone.
+
+
+class Snapshots:
+    """One turn's snapshots. If they fail, the turn still runs, but it cannot be undone."""
+
+    def __init__(self, runtime: Runtime, turn: TurnRow) -> None:
+        self.before: str | None = None
+        """The commit of the tree before the turn."""
+        self.workdir = Path(runtime.settings.path)
+        self._runtime = runtime
+        self._turn = turn
+        self._tree_before = ""
+        self._beginning: asyncio.Task[Snapshot | None] | None = None
+        self._after: str | None = None
+
+    async def ready(self) -> None:
+        """Take the first snapshot; returns when it is taken or has failed. The turn must not change anything before.
+        It starts no earlier because the processors have time while an agent starts up."""
+        if self._turn.agent == IMAGE:
+            return
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(self._snapshot(BEFORE), name=f"tree of {self._turn.id}")
+        if (kept := await asyncio.shield(self._beginning)) is not None:
+            self.before, self._tree_before = kept.commit, kept.tree
+
+    async def close(self) -> None:
+        """Cancel a running snapshot."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+            await asyncio.gather(self._beginning, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Take a snapshot after the turn."""
+        if self.before is None:
+            return
+        after = await self._snapshot(AFTER)
+        if after is None:
+            return
+        before = self.before
+        last = before if after.tree == self._tree_before else after.commit
+        self._after = last
+        try:
+            await self._runtime.commit(
+                lambda uow: uow.turns.update(self._turn.id, tree_before=before, tree_after=last)
+            )
+        except StoreError as error:
+            self._runtime.log("WRN", f"what turn {self._turn.id} changed is not kept: {error}")
+
+    async def changed(self) -> Difference | None:
+        """The turn's changes without the lines themselves; None if there are none or they are unknown."""
+        if self.before is None or self._after in (None, self.before):
+            return None
+        try:
+            tree = await self._runtime.agents.tree(self.workdir)
+            return await tree.difference(self.before, self._after, limit_bytes=1)
+        except CodeButlerError as error:
+            self._runtime.log("WRN", f"what turn {self._turn.id} changed is not known: {error}")
+            return None
+
+    async def _snapshot(self, when: str) -> Snapshot | None:
+        try:
+            tree = await self._runtime.agents.tree(self.workdir)
+            return await tree.snapshot(f"{self._turn.id}/{when}")
+        except CodeButlerError as error:
+            self._runtime.log("WRN", f"this turn cannot be undone: {error}")
+            return None
+
+
+# The trailers of commits (``git.trailers``): who asked for the run, its agent, its thread.
+
+
+def trailers_of(wanted: Sequence[str], turn: TurnRow) -> tuple[str, ...]:
+    """The lines that end the message of a commit. Pure."""
+    known = {
+        "asked": ("Asked-by", turn.user_id),
+        "agent": ("Agent", turn.agent),
+        "thread": ("Thread", thread_url(turn)),
+    }
+    found = [known[each] for each in dict.fromkeys(wanted)]
+    return tuple(f"{name}: {one_line(value)}" for name, value in found if value)
+
+
+def with_trailers(message: str, wanted: Sequence[str], turn: TurnRow) -> str:
+    """The message of a commit with its trailers. Pure."""
+    trailers = trailers_of(wanted, turn)
+    return "\n".join((message, "", *trailers)) if trailers else message
+
+
+async def trail(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
+    """Add the trailers to what the run's agent committed, before its changes are shown. If another run worked in the
+    same place, nobody knows whose commits they are."""
+    config = runtime.settings.config
+    if not config.git.trailers or snapshots.before is None or turn.agent in WORDLESS:
+        return
+    if not talks(config, turn.agent):
+        return
+    try:
+        if await runtime.commit(lambda uow: worked_beside(uow, uow.turns.get(turn.id) or turn, config)):
+            return
+        tree = await runtime.agents.tree(snapshots.workdir)
+        trailers = trailers_of(config.git.trailers, turn)
+        if trailers and (number := await add_trailers(tree.git, snapshots.before, trailers, runtime.pushed)):
+            runtime.log("INF", f"added trailers to {number} commits of turn {turn.id}")
+    except CodeButlerError as error:
+        runtime.log("WRN", f"no trailers were added to the commits of turn {turn.id}: {error}")

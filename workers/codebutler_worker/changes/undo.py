@@ -69,8 +69,37 @@ def undo(uow: UnitOfWork, turn: TurnRow, user: PersonRef, place: ThreadPlace, ca
 def queue_after(
     uow: UnitOfWork, turn: TurnRow, agent: str, key: MessageRef, text: str, user: PersonRef
 ) -> None:
-    """Queue a turn of ``agent`` about another turn, in its thread, for ``user``. We write the message that asks for
-    it; it is not shown in the chat. ``key`` identifies it."""
+    """Queue a turn of ``agent`` about another turn, in its thread, for ``user``."""
+    give_task(uow, follow_up(uow, turn, agent, user), key, text, agent)
+
+
+def give_task(uow: UnitOfWork, turn: TurnRow, key: MessageRef, text: str, agent: str | None = None) -> None:
+    """Write the message that asks for the turn; it is not shown in the chat. ``key`` identifies it. If it names the
+    ``agent``, no other one may answer."""
+    uow.messages.add(
+        MessageRow(
+            id=message_id(turn.channel_id, key),
+            from_id=turn.user_id,
+            channel_id=turn.channel_id,
+            content=text,
+            timestamp=uow.stamp,
+            thread=turn.thread,
+            turn_id=turn.id,
+            agent=agent,
+        )
+    )
+
+
+def follow_up(
+    uow: UnitOfWork,
+    turn: TurnRow,
+    agent: str,
+    user: PersonRef,
+    *,
+    reason: str | None = None,
+    attempts: int = 0,
+) -> TurnRow:
+    """Queue a turn of ``agent`` that follows another one, in its thread and on ``user``'s account."""
     queued = TurnRow(
         id=uuid.uuid4().hex,
         conversation=turn.conversation,
@@ -79,22 +108,13 @@ def queue_after(
         agent=agent,
         created_at=uow.stamp,
         not_before=uow.stamp,
+        reason=reason,
         user_id=user,
+        attempts=attempts,
         job=turn.job,
     )
     uow.turns.add(queued)
-    uow.messages.add(
-        MessageRow(
-            id=message_id(turn.channel_id, key),
-            from_id=user,
-            channel_id=turn.channel_id,
-            content=text,
-            timestamp=uow.stamp,
-            thread=turn.thread,
-            turn_id=queued.id,
-            agent=agent,
-        )
-    )
+    return queued
 
 
 class UndoBackend(AgentBackend):

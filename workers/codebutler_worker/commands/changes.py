@@ -13,11 +13,9 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import Command, Prompt, Request
 from codebutler.text.markup import plain
-from codebutler_worker.changes.card import review_link
-from codebutler_worker.changes.checking import answer_checks
-from codebutler_worker.changes.checks import checks_of, script_of
-from codebutler_worker.changes.diff import listed, one_file
-from codebutler_worker.changes.trailers import with_trailers
+from codebutler_worker.changes.card import listed, one_file, review_link
+from codebutler_worker.changes.checking import answer_checks, checks_of, script_of
+from codebutler_worker.changes.evidence import with_trailers
 from codebutler_worker.changes.undo import LOOKED_AT, undo_key
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation

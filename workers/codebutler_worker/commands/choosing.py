@@ -24,11 +24,10 @@ from codebutler.domain.message import said
 from codebutler.text.markup import plain
 from codebutler_worker.commands.showing import agent_lines
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.conversation.agents import agent_for
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import Todo, agent_name, prefixes_of, talks, using
+from codebutler_worker.runtime.turns import Todo, agent_for, agent_name, prefixes_of, talks, using
 from codebutler_worker.store.rows import ChoiceRow, DeferredRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 

@@ -15,8 +15,8 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo
+from codebutler_worker.store.memory import words_in
 from codebutler_worker.store.rows import DeferredRow, FoundRow, TurnRow
-from codebutler_worker.store.search import words_in
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 LISTED = 8

@@ -21,9 +21,9 @@ from codebutler.text.markup import plain
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.agents.desk import SHARED, Desk
 from codebutler_worker.changes.comparison import ANSWER_CHARS, named
+from codebutler_worker.changes.evidence import with_trailers
 from codebutler_worker.changes.pending import posted_as
 from codebutler_worker.changes.racing import NOBODY, Race, decide, last_runs, undecided, written
-from codebutler_worker.changes.trailers import with_trailers
 from codebutler_worker.commands.changes import commit_message
 from codebutler_worker.conversation.deciding import already_decided
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
@@ -212,8 +212,5 @@ async def clear(runtime: Runtime, command: DeferredRow, race: Race) -> CommandRe
             told += [KEPT.format(name=name, days=KEPT_DAYS, ref=ref)] if number != race.picked else []
     reached("race.cleared")
     head = race.verdict or DISCARDED.format(who=person(race.by))
-    return CommandReply(also=partial(_clear, race=race, verdicts=(head, *told)))
-
-
-def _clear(uow: UnitOfWork, command: DeferredRow, *, race: Race, verdicts: tuple[str, ...]) -> None:
-    _note(uow, ThreadPlace(command.conversation, command.thread), race, *verdicts)
+    place = ThreadPlace(command.conversation, command.thread)
+    return CommandReply(also=lambda uow, _: _note(uow, place, race, head, *told))

@@ -26,8 +26,7 @@ from codebutler.domain.message import (
 from codebutler.domain.model import ButtonClicked, Command
 from codebutler.domain.refs import MessageRef
 from codebutler_worker.changes.card import TRIED_AGAIN, WAITING, fix_prompt, running_line, with_verdict
-from codebutler_worker.changes.checking import repair_key
-from codebutler_worker.changes.checks import checks_of
+from codebutler_worker.changes.checking import checks_of, repair_key
 from codebutler_worker.changes.pending import (
     ALL,
     add_checks,

@@ -23,8 +23,7 @@ from codebutler.platform.killpoints import reached
 from codebutler.text.markup import plain
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.card import INTERRUPTED, NOT_RUN, STOPPED
-from codebutler_worker.changes.checking import run_checks
-from codebutler_worker.changes.checks import checks_of
+from codebutler_worker.changes.checking import checks_of, run_checks
 from codebutler_worker.changes.comparison import Contender, Work, checking_line, compared, racing_line
 from codebutler_worker.changes.racing import (
     RACE,

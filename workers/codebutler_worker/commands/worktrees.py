@@ -10,7 +10,7 @@ from codebutler.domain.message import said
 from codebutler.text.markup import message_link, plain
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
+from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy, last_of_agents
 from codebutler_worker.media.kinds import size
 from codebutler_worker.present.lines import code, count
 from codebutler_worker.present.worktrees import (
@@ -23,15 +23,14 @@ from codebutler_worker.present.worktrees import (
 )
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import LIVE, UNFINISHED, Todo, talks, words_of
-from codebutler_worker.store.rows import DeferredRow, TurnRow
+from codebutler_worker.runtime.turns import LIVE, UNFINISHED, Todo, words_of
+from codebutler_worker.store.rows import DeferredRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.inventory import WorktreeState, size_kib
 from codebutler_worker.tree.merging import merge as merge_branch
 from codebutler_worker.tree.tree import GitError
 from codebutler_worker.tree.worktrees import GONE, existing, name_of, names_in
 
-LOOKED_AT = 50
 WORDS_CHARS = 60
 LISTED = 20
 NONE = "No thread has a worktree: an agent's first change creates one."
@@ -80,7 +79,8 @@ async def answer_merge(runtime: Runtime, command: DeferredRow) -> CommandReply:
 async def answer_discard(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """Remove a worktree that has nothing to lose, or whose loss is confirmed (``argument``); otherwise ask."""
     conversation, trees = command.conversation, await runtime.agents.worktrees()
-    turn, now = await runtime.commit(lambda uow: (_last_of_agents(runtime, uow, conversation), uow.now))
+    config = runtime.settings.config
+    turn, now = await runtime.commit(lambda uow: (last_of_agents(uow, config, conversation), uow.now))
     if turn is None:
         raise GitError(GONE)
     state = await trees.state(conversation, await trees.target())
@@ -90,12 +90,6 @@ async def answer_discard(runtime: Runtime, command: DeferredRow) -> CommandReply
     busy = partial(is_busy, runtime, conversation, LIVE)
     ref = await trees.discard(conversation, busy, now, command.argument)
     return CommandReply((said(discarded_text(state, ref)),))
-
-
-def _last_of_agents(runtime: Runtime, uow: UnitOfWork, conversation: str) -> TurnRow | None:
-    """The rules for that agent say who may discard it."""
-    newest = uow.turns.newest(LOOKED_AT, conversation)
-    return next((turn for turn in newest if talks(runtime.settings.config, turn.agent)), None)
 
 
 async def answer(runtime: Runtime, _command: DeferredRow) -> CommandReply:

@@ -158,7 +158,14 @@ def _row(
     uow: UnitOfWork, turn: TurnRow, row_id: str, asked: Approval | Question, settings: RepoSettings
 ) -> ApprovalRow:
     minutes = settings.config.approvals.expiry_minutes
-    tool, given = action_of(asked, settings.path)
+    expires_at = iso(uow.now + timedelta(minutes=minutes)) if minutes else ""
+    row = _row_of(uow, turn, row_id, *action_of(asked, settings.path))
+    return replace(row, expires_at=expires_at, needed=_needed(uow, turn, asked, settings))
+
+
+def _row_of(
+    uow: UnitOfWork, turn: TurnRow, row_id: str, tool: str, given: Mapping[str, object]
+) -> ApprovalRow:
     action_json = canonical(tool, given)
     return ApprovalRow(
         id=row_id,
@@ -168,8 +175,7 @@ def _row(
         action_json=action_json,
         digest=digest_of(action_json),
         requested_at=uow.stamp,
-        expires_at=iso(uow.now + timedelta(minutes=minutes)) if minutes else "",
-        needed=_needed(uow, turn, asked, settings),
+        expires_at="",
     )
 
 
@@ -209,17 +215,7 @@ def open_poll(uow: UnitOfWork, turn_id: str, body: str, config: Config) -> bool:
     question, options = options_in(body)
     if turn is None or not options or not talks(config, turn.agent):
         return False
-    action_json = canonical(POLL_TOOL, {"question": question, "options": list(options)})
-    row = ApprovalRow(
-        id=uuid.uuid4().hex,
-        turn_id=turn.id,
-        conversation=turn.conversation,
-        tool=POLL_TOOL,
-        action_json=action_json,
-        digest=digest_of(action_json),
-        requested_at=uow.stamp,
-        expires_at="",
-    )
+    row = _row_of(uow, turn, uuid.uuid4().hex, POLL_TOOL, {"question": question, "options": list(options)})
     op_id = uow.post(place_of(turn), card_of([row], uow.redact), mention=turn.user_id)
     uow.approvals.add(replace(row, message_op_id=op_id))
     return True

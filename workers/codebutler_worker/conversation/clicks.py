@@ -20,7 +20,6 @@ from codebutler.domain.model import ButtonClicked, MessageEdited, Prompt, Reques
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.text.markup import plain
 from codebutler_worker.changes.undo import undo
-from codebutler_worker.conversation.agents import agent_for
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
 from codebutler_worker.conversation.limits import wait_for_reset
 from codebutler_worker.conversation.marks import WORKING, clear_end, clear_mark, end_turn
@@ -53,7 +52,7 @@ from codebutler_worker.present.notices import (
     stale_text,
     stopped_text,
 )
-from codebutler_worker.runtime.turns import LIVE, Todo, agent_name, talks, using, words_of
+from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, agent_name, talks, using, words_of
 from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 

@@ -27,7 +27,6 @@ from codebutler.domain.message import (
 from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Prompt
 from codebutler.domain.refs import PersonRef
 from codebutler.text.markup import plain
-from codebutler_worker.conversation.agents import may_answer
 from codebutler_worker.conversation.approvals import (
     MOST_TOGETHER,
     answer_poll,
@@ -41,7 +40,15 @@ from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.conversation.quorum import Objection, is_met, objection_to
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import one_line, person
-from codebutler_worker.runtime.turns import LIVE, ApprovalAnswer, Todo, audit_of, conversation_id, using
+from codebutler_worker.runtime.turns import (
+    LIVE,
+    ApprovalAnswer,
+    Todo,
+    audit_of,
+    conversation_id,
+    may_answer,
+    using,
+)
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 from codebutler_worker.tools.outcome import PLAN_TOOL

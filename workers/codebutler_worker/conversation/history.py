@@ -84,7 +84,7 @@ async def record_of(runtime: Runtime, found: Missed, before: MessageRef, workdir
         return record_of_turns(found.exchanges, await _difference(runtime, workdir))
     if not found.thread:
         return ""
-    told = await runtime.threads.read(found.thread, before)
+    told = await runtime.fetcher.read(found.thread, before)
     if told.code:
         runtime.log("WRN", f"what was said in the thread before is left out: {told.code}")
     return record_of_thread(told.said, told.left_out)

@@ -54,11 +54,8 @@ def needs(
 def lacking(row: AgentResult | None, needed: set[Capability]) -> list[Cell]:
     """What of it the agent was seen not to have. Pure."""
     cells = cells_of(row) if row is not None else {}
-    return [cells[name] for name in WORDS if name in needed and name in cells and _is_missing(cells[name])]
-
-
-def _is_missing(cell: Cell) -> bool:
-    return cell.state in ("no", "not supported")
+    known = (cells[name] for name in WORDS if name in needed and name in cells)
+    return [cell for cell in known if cell.state in ("no", "not supported")]
 
 
 async def warn_of_lacks(

@@ -18,10 +18,10 @@ from codebutler.config.schema import Config
 from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.conversation.approvals import requesters_of
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, show, show_waiting
 from codebutler_worker.conversation.parked import ASKED, LIMIT, carry_on, others, resume_at, surveyed
-from codebutler_worker.present.limits import answers_instead, asking, cannot_take_over, taken_over
-from codebutler_worker.present.notices import parked
+from codebutler_worker.present.notices import answers_instead, asking, cannot_take_over, parked, taken_over
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import agent_name, move, prefixes_of, talks, using
 from codebutler_worker.store.rows import TurnRow
@@ -49,7 +49,7 @@ async def after_refusal(runtime: Runtime, turn: TurnRow, finished: Finished) -> 
     if finished.reason != LIMIT:
         instead = others(await surveyed(runtime), turn.agent, config) if until else ()
         return finished, Hold(until, instead) if until else None
-    people = await runtime.store.run(lambda uow: authors(uow, turn))
+    people = await runtime.store.run(lambda uow: requesters_of(uow, turn))
     return at_limit(config, turn, finished, until, await surveyed(runtime), people)
 
 
@@ -94,11 +94,6 @@ def _objection(
 def _may_use(config: Config, channel: ConversationRef, agent: str, people: Collection[PersonRef]) -> bool:
     where = using(config, channel, agent)
     return all(may(admitted(person), "ask", where).allowed for person in people)
-
-
-def authors(uow: UnitOfWork, turn: TurnRow) -> set[PersonRef]:
-    """On whose account it runs, and who wrote its messages."""
-    return {turn.user_id, *(row.from_id for row in uow.messages.of_turn(turn.id))}
 
 
 def post_hold(uow: UnitOfWork, turn: TurnRow, line: str, hold: Hold, mention: PersonRef) -> str | None:
@@ -155,7 +150,9 @@ def answered_by(uow: UnitOfWork, turn: TurnRow, config: Config) -> TurnRow:
     until = uow.turns.limited_until(turn.agent)
     if until <= uow.stamp or any(row.agent for row in uow.messages.of_turn(turn.id)):
         return turn
-    if not talks(config, successor) or not _may_use(config, turn.channel_id, successor, authors(uow, turn)):
+    if not talks(config, successor) or not _may_use(
+        config, turn.channel_id, successor, requesters_of(uow, turn)
+    ):
         return turn
     uow.turns.update(turn.id, agent=successor)
     op_id = f"{turn.conversation}:{turn.agent}:limited:{until}"

@@ -21,7 +21,6 @@ from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit
-from codebutler_worker.conversation.agents import agent_for
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_unconfirmed
 from codebutler_worker.media.kinds import is_voice
@@ -32,6 +31,7 @@ from codebutler_worker.runtime.turns import (
     Steer,
     Todo,
     Typed,
+    agent_for,
     audit_of,
     conversation_id,
     using,

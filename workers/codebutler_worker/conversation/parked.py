@@ -10,7 +10,6 @@ either.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,14 +23,15 @@ from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.agents.survey import Survey
+from codebutler_worker.changes.undo import follow_up
 from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.marks import end_turn, show_waiting
 from codebutler_worker.conversation.queue import CROWDED, HANDED_OVER, HANDLED, STALE, never_started
-from codebutler_worker.present.limits import asking_text
 from codebutler_worker.present.notices import (
     DROPPED,
     RESTARTING,
     RESUMED,
+    asking_text,
     decided,
     interrupted,
     parked_text,
@@ -75,22 +75,10 @@ def carry_on(
     if turn.reason == ASKED:
         show_waiting(uow, turn, over=True)
     why = _why(turn)
-    follow_up = TurnRow(
-        id=uuid.uuid4().hex,
-        conversation=turn.conversation,
-        channel_id=turn.channel_id,
-        thread=turn.thread,
-        agent=agent or turn.agent,
-        created_at=uow.stamp,
-        not_before=uow.stamp,
-        reason=HANDED_OVER if why == LIMIT and agent not in ("", turn.agent) else why,
-        user_id=user,
-        attempts=attempts,
-        job=turn.job,
-    )
-    uow.turns.add(follow_up)
-    uow.messages.move(turn.id, follow_up.id)
-    return follow_up
+    reason = HANDED_OVER if why == LIMIT and agent not in ("", turn.agent) else why
+    queued = follow_up(uow, turn, agent or turn.agent, user, reason=reason, attempts=attempts)
+    uow.messages.move(turn.id, queued.id)
+    return queued
 
 
 def _why(turn: TurnRow) -> str:

@@ -21,11 +21,10 @@ from codebutler.text.envelope import enveloped
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.survey import instructions
 from codebutler_worker.changes.card import UNDONE
+from codebutler_worker.changes.evidence import Snapshots
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
 from codebutler_worker.changes.racing import was_picked
-from codebutler_worker.changes.snapshots import Snapshots
 from codebutler_worker.changes.undo import to_put_back
-from codebutler_worker.conversation.agents import choice_for
 from codebutler_worker.conversation.approvals import answers_before
 from codebutler_worker.conversation.history import LOOKED_BACK, Missed, look_back, unread
 from codebutler_worker.conversation.parked import LIMIT
@@ -39,7 +38,7 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import WORDLESS, move
+from codebutler_worker.runtime.turns import WORDLESS, choice_for, move
 from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.store.rows import (
     REPO_SCOPE,

@@ -15,11 +15,11 @@ from codebutler.config.schema import Config
 from codebutler.domain.clock import zone_of
 from codebutler.domain.message import said
 from codebutler.domain.refs import ConversationRef, MessageRef
+from codebutler.protocol.messages import TotalUse
 from codebutler_worker.conversation.marks import QUEUED, end_turn, show
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import parked
 from codebutler_worker.runtime.budget import account_of, end_of, used_today, used_up, used_up_text
-from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.turns import move
 from codebutler_worker.store.rows import MessageRow, TurnRow, main_conversation, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
@@ -216,7 +216,7 @@ def never_started(turn: TurnRow) -> bool:
     return turn.state == "parked" and turn.started_at is None
 
 
-def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config, elsewhere: Elsewhere) -> bool:
+def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config, elsewhere: TotalUse) -> bool:
     """Whether the queued turn has to wait for a new day or month, or (in a race) ends; if so, stores and announces
     that."""
     if not asks_model(config, turn.agent):

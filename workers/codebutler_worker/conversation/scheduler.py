@@ -14,7 +14,6 @@ from codebutler.platform.tasks import Tasks, cancel, wait_for
 from codebutler_worker.agents.backend import GONE
 from codebutler_worker.changes.pending import due_checks
 from codebutler_worker.changes.racing import due_races
-from codebutler_worker.conversation.agents import may_enter
 from codebutler_worker.conversation.limits import answered_by
 from codebutler_worker.conversation.marks import WORKING, show
 from codebutler_worker.conversation.messages import settle_typed
@@ -35,7 +34,7 @@ from codebutler_worker.conversation.turn import RunningTurn
 from codebutler_worker.runtime.budget import is_limited
 from codebutler_worker.runtime.deferred import DeferredCommands
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import Steer, Todo, Typed
+from codebutler_worker.runtime.turns import Steer, Todo, Typed, may_enter
 from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 

@@ -32,9 +32,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
-from codebutler_worker.changes.evidence import show_changes
-from codebutler_worker.changes.snapshots import Snapshots
-from codebutler_worker.changes.trailers import trail
+from codebutler_worker.changes.evidence import Snapshots, show_changes, trail
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.attachments import AttachmentFetcher, is_usable
 from codebutler_worker.conversation.display import Display

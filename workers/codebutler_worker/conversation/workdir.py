@@ -4,26 +4,26 @@ conflicts becomes a turn, and worktrees that were merged long ago are removed.""
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from codebutler.config.permission import admitted, may
-from codebutler.config.schema import RepoSettings
+from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
 from codebutler.text.markup import message_link, plain
 from codebutler_worker.changes.racing import is_racing
-from codebutler_worker.changes.undo import changed_by
+from codebutler_worker.changes.undo import changed_by, follow_up, give_task
 from codebutler_worker.conversation.prepare import BegunTurn
 from codebutler_worker.present.notices import also_changed, own_worktree
 from codebutler_worker.present.worktrees import conflict_task
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, own_tree, talks, using, words_of
-from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow, TurnState, message_id
+from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 from codebutler_worker.tree.merging import Merged, shared_paths
 from codebutler_worker.tree.worktrees import Worktrees, name_of, names_in
@@ -107,38 +107,22 @@ def ask_to_resolve(uow: UnitOfWork, settings: RepoSettings, command: DeferredRow
     """Queue a turn in which the conversation's agent resolves the conflicts, once per command, on the account
     of the person who gave it; False if they may not use that agent."""
     conversation, config = command.conversation, settings.config
-    newest = uow.turns.newest(LOOKED_AT, conversation)
-    last = next((turn for turn in newest if talks(config, turn.agent)), None)
+    last = last_of_agents(uow, config, conversation)
     if last is None:
         return False
     text, key = conflict_task(merged), MessageRef(f"merge-{command.id}")
     if not may(admitted(command.user_id), "ask", using(config, last.channel_id, last.agent, text)).allowed:
         return False
-    if uow.messages.get(last.channel_id, key) is not None:
-        return True
-    turn = TurnRow(
-        id=uuid.uuid4().hex,
-        conversation=conversation,
-        channel_id=last.channel_id,
-        thread=command.thread or last.thread,
-        agent=last.agent,
-        created_at=uow.stamp,
-        not_before=uow.stamp,
-        user_id=command.user_id,
-    )
-    uow.turns.add(turn)
-    uow.messages.add(
-        MessageRow(
-            id=message_id(last.channel_id, key),
-            from_id=command.user_id,
-            channel_id=last.channel_id,
-            content=text,
-            timestamp=uow.stamp,
-            thread=turn.thread,
-            turn_id=turn.id,
-        )
-    )
+    if uow.messages.get(last.channel_id, key) is None:
+        about = replace(last, thread=command.thread or last.thread, job="")
+        give_task(uow, follow_up(uow, about, last.agent, command.user_id), key, text)
     return True
+
+
+def last_of_agents(uow: UnitOfWork, config: Config, conversation: str) -> TurnRow | None:
+    """The conversation's newest turn of an agent: the rules for that agent say who may decide about its work."""
+    newest = uow.turns.newest(LOOKED_AT, conversation)
+    return next((turn for turn in newest if talks(config, turn.agent)), None)
 
 
 async def remove_merged(runtime: Runtime, now: datetime) -> None:

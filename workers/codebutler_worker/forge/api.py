@@ -5,12 +5,14 @@ or ``gh`` credentials."""
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from codebutler.config.secrets import mask_text
 from codebutler_worker.forge.host import OUTPUT_BYTES, Host
@@ -29,6 +31,7 @@ ANSWER_S = 60.0
 LOG_BYTES = 64 * 2**20
 TAIL_BYTES = 64 * 2**10
 DETAIL_CHARS = 200
+MOST_CHARS = 8_000
 REDIRECTED, REFUSED = 300, 400
 MOST_REDIRECTS = 3
 NOT_LOGGED_IN = 4
@@ -39,6 +42,8 @@ LOGIN = (
 
 
 T = TypeVar("T")
+Number = Annotated[int, Meta(ge=0, le=2**62)]
+PAGE, MOST_PAGES = 100, 10
 _STATUS = re.compile(r"HTTP (\d{3})")
 
 
@@ -220,6 +225,11 @@ class Pull:
     state: Literal["open", "merged", "closed"] = "open"
 
 
+def bounded(text: str) -> str:
+    """What anybody may have written, as far as it is looked at: searching it for secrets takes time."""
+    return text[:MOST_CHARS]
+
+
 @dataclass(frozen=True, slots=True)
 class FailedJob:
     """A failed check. ``id`` is 0 if it has no log: then ``told`` is all that is known; ``key`` tells attempts
@@ -263,26 +273,57 @@ def checks_of(number: int, failed: Sequence[FailedJob], *, pending: bool) -> Pul
     return PullChecks("failed", number, tuple(failed), hashlib.sha256(attempts.encode()).hexdigest()[:16])
 
 
-class Service(Protocol):
+@dataclass(frozen=True, slots=True)
+class Service(ABC):
     """One repository at its service. Every method raises ForgeError."""
 
+    api: Api
+    path: str
+
+    @property
+    @abstractmethod
+    def root(self) -> str:
+        """Its path in the service's interface."""
+
+    @abstractmethod
     async def find(self, branch: str) -> Pull | None:
         """The open pull request of a branch of this repository."""
 
+    @abstractmethod
     async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
         """Open one."""
 
+    @abstractmethod
     async def describe(self, number: int, body: str) -> None:
         """Replace its description."""
 
+    @abstractmethod
     async def get(self, number: int) -> Pull:
         """Its state."""
 
+    @abstractmethod
     async def checks(self, pull: Pull) -> PullChecks:
         """The checks of its newest commit."""
 
+    @abstractmethod
     async def log(self, job: FailedJob) -> bytes:
         """The end of a failed job's log; empty if the service has none."""
 
+    @abstractmethod
     async def comments(self, number: int, seen: Mapping[str, int]) -> list[PullComment]:
         """What is newer than the ``seen`` ones, by kind, oldest first."""
+
+    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """The response to a request about it."""
+        return await self.api.ask(method, f"{self.root}/{path}", body)
+
+    async def pages(self, path: str, kind: Any, *, field: str = "", more: str = "") -> list[Any]:
+        """All items of a list, which is ``field`` of each page."""
+        found: list[Any] = []
+        for page in range(1, MOST_PAGES + 1):
+            told = decoded(await self.ask("GET", f"{path}?per_page={PAGE}&page={page}{more}"), kind)
+            items = getattr(told, field) if field else told
+            found += items
+            if len(items) < PAGE:
+                break
+        return found

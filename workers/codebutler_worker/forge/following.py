@@ -179,15 +179,25 @@ async def look(service: Service, row: PullRow, redact: Callable[[str], str]) -> 
             checks = await service.checks(pull)
         except ForgeError as error:
             trouble = str(error)
-    checks = replace(checks, failed=tuple(replace(job, name=redact(job.name)) for job in checks.failed))
+    shown = [replace(job, name=redact(job.name)) for job in checks.failed[: news.NAMES_SHOWN]]
+    rest = [replace(job, name="", told="") for job in checks.failed[len(shown) :]]
+    checks = replace(checks, failed=(*shown, *rest))
     if checks.state == "failed" and row.told != _key(pull, checks):
         logs = tuple([await _log(service, job, redact) for job in checks.failed[:MOST_LOGS]])
     seen = msgspec.json.decode(row.seen, type=dict[str, int]) if row.seen else {}
-    comments = [
-        replace(each, author=redact(each.author), text=redact(each.text), place=redact(each.place))
-        for each in await service.comments(row.number, seen)
-    ]
-    return Found(pull, checks, logs, tuple(comments), trouble)
+    return Found(pull, checks, logs, _clean(await service.comments(row.number, seen), redact), trouble)
+
+
+def _clean(comments: Sequence[PullComment], redact: Callable[[str], str]) -> tuple[PullComment, ...]:
+    """Redacted; what is more than is shown only counts."""
+    found, shown = [], 0
+    for each in comments:
+        is_shown = shown < news.COMMENTS_SHOWN and bool(each.text.strip())
+        shown += is_shown
+        text = redact(each.text) if is_shown else "…" if each.text.strip() else ""
+        author, place = (redact(each.author), redact(each.place)) if is_shown else ("", "")
+        found.append(replace(each, author=author, text=text, place=place))
+    return tuple(found)
 
 
 async def _log(service: Service, job: FailedJob, redact: Callable[[str], str]) -> tuple[str, str]:
@@ -238,7 +248,7 @@ def tell(
         row = _say_news(uow, row, partial(news.commented, link, fresh), news.comments_prompt(name, fresh))
     row = replace(row, seen=_seen(row, found.comments))
     if row.news > before.news:
-        row = replace(row, until=_until(uow, settings))
+        row = replace(row, until=iso(uow.now + timedelta(hours=settings.config.forge.follow_hours)))
     if found.trouble:
         _keep(uow, settings, replace(row, failures=before.failures), found.trouble)
         return
@@ -289,10 +299,6 @@ def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], 
     uow.pulls.add_news(PullNewsRow(news_id, row.id, task, uow.stamp), oldest)
     _say(uow, row, message(news_id), mention=row.user_id, op_id=card_of(news_id))
     return replace(row, news=row.news + 1)
-
-
-def _until(uow: UnitOfWork, settings: RepoSettings) -> str:
-    return iso(uow.now + timedelta(hours=settings.config.forge.follow_hours))
 
 
 def _seen(row: PullRow, comments: Sequence[PullComment]) -> str:

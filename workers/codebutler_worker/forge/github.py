@@ -6,27 +6,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import quote
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from codebutler_worker.forge.api import (
-    Api,
+    PAGE,
     FailedJob,
+    Number,
     Pull,
     PullChecks,
     PullComment,
     RefusedError,
+    Service,
+    bounded,
     checks_of,
     decoded,
 )
 from codebutler_worker.forge.remote import ForgeError
 
 T = TypeVar("T")
-Number = Annotated[int, Meta(ge=0, le=2**62)]
 PASSED = frozenset({"success", "neutral", "skipped"})
-PAGE, MOST_PAGES = 100, 10
 MOST_RUNS = 10
 NOT_FOR_THIS_TOKEN = 403
 
@@ -89,11 +90,13 @@ class _Comment(Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class GitHub:
-    """One repository on the service. Every method raises ForgeError."""
+class GitHub(Service):
+    """One repository on the service."""
 
-    api: Api
-    path: str
+    @property
+    def root(self) -> str:
+        """Its path in the REST API."""
+        return f"repos/{self.path}"
 
     async def find(self, branch: str) -> Pull | None:
         """The open pull request of a branch of this repository."""
@@ -105,11 +108,11 @@ class GitHub:
     async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
         """Open one."""
         said = {"title": title, "head": branch, "base": base, "body": body}
-        return _pull(decoded(await self.api.ask("POST", f"repos/{self.path}/pulls", said), _Pull))
+        return _pull(decoded(await self.ask("POST", "pulls", said), _Pull))
 
     async def describe(self, number: int, body: str) -> None:
         """Replace its description."""
-        await self.api.ask("PATCH", f"repos/{self.path}/pulls/{number}", {"body": body})
+        await self.ask("PATCH", f"pulls/{number}", {"body": body})
 
     async def get(self, number: int) -> Pull:
         """Its state."""
@@ -119,7 +122,7 @@ class GitHub:
         """The checks of its newest commit, of both kinds."""
         commit = quote(pull.commit, safe="")
         try:
-            runs = await self._pages(f"commits/{commit}/check-runs", _CheckRuns, "check_runs")
+            runs = await self.pages(f"commits/{commit}/check-runs", _CheckRuns, field="check_runs")
         except RefusedError as error:
             if error.status != NOT_FOR_THIS_TOKEN:
                 raise
@@ -127,9 +130,12 @@ class GitHub:
             runs = await self._jobs(commit)
         statuses = (await self._get(f"commits/{commit}/status?per_page={PAGE}", _Statuses)).statuses
         pending = any(run.status != "completed" for run in runs)
-        failed = [FailedJob(run.id, run.name or "") for run in runs if _has_failed(run)]
-        failed += [FailedJob(0, each.context, each.description or "", f"status {each.id}") for each in statuses
-                   if each.state in ("failure", "error")]  # fmt: skip
+        failed = [FailedJob(run.id, bounded(run.name or "")) for run in runs if _has_failed(run)]
+        failed += [
+            FailedJob(0, bounded(each.context), bounded(each.description or ""), f"status {each.id}")
+            for each in statuses
+            if each.state in ("failure", "error")
+        ]
         pending = pending or any(each.state == "pending" for each in statuses)
         return checks_of(len(runs) + len(statuses), failed, pending=pending)
 
@@ -138,7 +144,7 @@ class GitHub:
         if not job.id:
             return job.told.encode()
         try:
-            return await self.api.tail(f"repos/{self.path}/actions/jobs/{job.id}/logs")
+            return await self.api.tail(f"{self.root}/actions/jobs/{job.id}/logs")
         except ForgeError:
             return b""  # another app's check, or a log that is kept no longer
 
@@ -148,7 +154,7 @@ class GitHub:
                  "review": f"pulls/{number}/reviews"}  # fmt: skip
         found: list[PullComment] = []
         for kind, path in kinds.items():
-            told = await self._pages(path, list[_Comment])
+            told = await self.pages(path, list[_Comment])
             found += [_comment(kind, each) for each in told if each.id > seen.get(kind, 0)]
         return found
 
@@ -160,18 +166,8 @@ class GitHub:
             found += jobs if any(map(_has_failed, jobs)) else [run]
         return found
 
-    async def _pages(self, path: str, kind: Any, field: str = "") -> list[Any]:
-        found: list[Any] = []
-        for page in range(1, MOST_PAGES + 1):
-            told = await self._get(f"{path}?per_page={PAGE}&page={page}", kind)
-            items = getattr(told, field) if field else told
-            found += items
-            if len(items) < PAGE:
-                break
-        return found
-
     async def _get(self, path: str, kind: type[T]) -> T:
-        return decoded(await self.api.ask("GET", f"repos/{self.path}/{path}"), kind)
+        return decoded(await self.ask("GET", path), kind)
 
 
 def _has_failed(run: _Run) -> bool:
@@ -189,4 +185,5 @@ def _comment(kind: str, said: _Comment) -> PullComment:
     text = said.body or ""
     if kind == "review" and said.state in ("APPROVED", "CHANGES_REQUESTED"):
         text = f"{said.state.replace('_', ' ').lower()}{f': {text}' if text else ''}"
-    return PullComment(kind, said.id, said.user.login if said.user else "somebody", text, place)
+    author = said.user.login if said.user else "somebody"
+    return PullComment(kind, said.id, bounded(author), bounded(text), bounded(place))

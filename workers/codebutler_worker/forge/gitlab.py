@@ -6,17 +6,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from codebutler_worker.forge.api import Api, FailedJob, Pull, PullChecks, PullComment, checks_of, decoded
+from codebutler_worker.forge.api import (
+    FailedJob,
+    Number,
+    Pull,
+    PullChecks,
+    PullComment,
+    Service,
+    bounded,
+    checks_of,
+    decoded,
+)
 from codebutler_worker.forge.remote import ForgeError
 
-Number = Annotated[int, Meta(ge=0, le=2**62)]
 ENDED = frozenset({"success", "failed", "canceled", "skipped", "manual"})
-PAGE, MOST_PAGES = 100, 10
 
 
 class _Merge(Struct):
@@ -54,37 +62,39 @@ class _Note(Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class GitLab:
-    """One project on the service. Every method raises ForgeError."""
+class GitLab(Service):
+    """One project on the service."""
 
-    api: Api
-    path: str
+    @property
+    def root(self) -> str:
+        """Its path in the REST API."""
+        return f"projects/{quote(self.path, safe='')}"
 
     async def find(self, branch: str) -> Pull | None:
         """The open merge request of a branch of this project."""
         asked = f"merge_requests?state=opened&source_branch={quote(branch, safe='')}"
-        found = decoded(await self._ask("GET", asked), list[_Merge])
+        found = decoded(await self.ask("GET", asked), list[_Merge])
         return _pull(found[0]) if found else None
 
     async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
         """Open one."""
         said = {"title": title, "source_branch": branch, "target_branch": base, "description": body}
-        return _pull(decoded(await self._ask("POST", "merge_requests", said), _Merge))
+        return _pull(decoded(await self.ask("POST", "merge_requests", said), _Merge))
 
     async def describe(self, number: int, body: str) -> None:
         """Replace its description."""
-        await self._ask("PUT", f"merge_requests/{number}", {"description": body})
+        await self.ask("PUT", f"merge_requests/{number}", {"description": body})
 
     async def get(self, number: int) -> Pull:
         """Its state."""
-        return _pull(decoded(await self._ask("GET", f"merge_requests/{number}"), _Merge))
+        return _pull(decoded(await self.ask("GET", f"merge_requests/{number}"), _Merge))
 
     async def checks(self, pull: Pull) -> PullChecks:
         """The jobs of its newest commit; those that are allowed to fail do not count."""
         place = f"repository/commits/{quote(pull.commit, safe='')}/statuses"
-        found: list[_Pipeline] = await self._pages(place, list[_Pipeline])
+        found: list[_Pipeline] = await self.pages(place, list[_Pipeline])
         failed = [
-            FailedJob(each.id, each.name, each.description or "")
+            FailedJob(each.id, bounded(each.name), bounded(each.description or ""))
             for each in found
             if each.status in ("failed", "canceled") and not each.allow_failure
         ]
@@ -93,29 +103,17 @@ class GitLab:
     async def log(self, job: FailedJob) -> bytes:
         """The end of a failed job's log, or what another service reported."""
         try:
-            return await self.api.tail(f"projects/{quote(self.path, safe='')}/jobs/{job.id}/trace")
+            return await self.api.tail(f"{self.root}/jobs/{job.id}/trace")
         except ForgeError:
             return job.told.encode()
 
     async def comments(self, number: int, seen: Mapping[str, int]) -> list[PullComment]:
         """Comments after the ``seen`` one, oldest first."""
-        notes: list[_Note] = await self._pages(
-            f"merge_requests/{number}/notes", list[_Note], "&sort=asc&order_by=created_at"
+        notes: list[_Note] = await self.pages(
+            f"merge_requests/{number}/notes", list[_Note], more="&sort=asc&order_by=created_at"
         )
         last = seen.get("note", 0)
         return [_comment(note) for note in notes if note.id > last and not note.system]
-
-    async def _pages(self, path: str, kind: Any, more: str = "") -> list[Any]:
-        found: list[Any] = []
-        for page in range(1, MOST_PAGES + 1):
-            items = decoded(await self._ask("GET", f"{path}?per_page={PAGE}&page={page}{more}"), kind)
-            found += items
-            if len(items) < PAGE:
-                break
-        return found
-
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        return await self.api.ask(method, f"projects/{quote(self.path, safe='')}/{path}", body)
 
 
 def _pull(said: _Merge) -> Pull:
@@ -126,6 +124,5 @@ def _pull(said: _Merge) -> Pull:
 def _comment(note: _Note) -> PullComment:
     at = note.position
     place = f"{at.new_path}:{at.new_line}" if at and at.new_path and at.new_line else ""
-    return PullComment(
-        "note", note.id, note.author.username if note.author else "somebody", note.body or "", place
-    )
+    author = note.author.username if note.author else "somebody"
+    return PullComment("note", note.id, bounded(author), bounded(note.body or ""), bounded(place))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from codebutler.config.git_repo import BOUNDED, BOUNDED_PINS
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up, path_of, trusted_path
 from codebutler_worker.forge.remote import ForgeError
@@ -18,6 +19,18 @@ OUTPUT_BYTES = 8 * 2**20
 SCOPES = ("--system", "--global")
 """The configuration of the user we run as."""
 TAINTED = "{path}, which your git configuration names, is in the repository, where agents may write: move it out of it"
+PINS = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("push.followTags", "false"),
+    ("protocol.ext.allow", "never"),
+    *BOUNDED_PINS,
+)
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
@@ -50,12 +63,36 @@ class Host:
         except AgentUnavailableError as error:
             raise ForgeError(str(error)) from error
 
+    async def git(self, *words: str, env: Mapping[str, str], cwd: Path, limit_s: float) -> EndedProgram:
+        """The same for git. Raises ForgeError if it is not installed."""
+        ended = await self.run("git", *words, env=env, cwd=cwd, limit_s=limit_s)
+        if ended is None:
+            raise ForgeError("git is not installed on this machine: install it")
+        return ended
+
     async def keep_to_owner(self, env: Mapping[str, str], limit_s: float) -> None:
         """Raises ForgeError if git would read configuration from the repository: the owner's may include some."""
         for scope in SCOPES:
             words = ("config", scope, "--includes", "--list", "-z", "--show-origin")
             if (ended := await self.run("git", *words, env=env, cwd=Path("/"), limit_s=limit_s)) is not None:
                 settings_in(self.repo, ended.output)
+
+
+def git_environment(directory: Path, *given: tuple[str, str]) -> dict[str, str]:
+    """Variables added to the owner's environment, for git in a repository of ours: with settings that count more than
+    the owner's, and nothing that asks for a password, which nobody would see."""
+    env = {
+        "LC_ALL": "C",
+        "GIT_DIR": str(directory),
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "SSH_ASKPASS_REQUIRE": "never",
+        **BOUNDED,
+        "GIT_CONFIG_COUNT": str(len(PINS) + len(given)),
+    }
+    for at, (key, value) in enumerate((*PINS, *given)):
+        env |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return env
 
 
 def settings_in(repo: Path, output: bytes) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.secrets import mask_text
-from codebutler_worker.forge.host import Host
+from codebutler_worker.forge.host import Host, git_environment
 from codebutler_worker.forge.remote import ForgeError, Remote
 from codebutler_worker.programs.process import EndedProgram
 
@@ -26,19 +26,11 @@ PACK_BYTES = 4 * 2**30
 OURS, PUSHING, FETCHED, TAKEN = "refs/pushed/", "refs/pushing/", "refs/fetched/", "refs/taken/"
 REMOTE = "codebutler"
 COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-PINS = (
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
-    ("core.pager", "cat"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("submodule.recurse", "false"),
-    ("push.recurseSubmodules", "no"),
-    ("push.followTags", "false"),
-    ("protocol.ext.allow", "never"),
-)
 _LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
 _COUNTED = re.compile(r"^remote: .*$", re.MULTILINE)
+TOO_LARGE = "these commits are too large to be pushed from here: push them once yourself"
+UNFOLDS = "attempting to allocate"
+"""Git, of an object that needs more memory than it may have."""
 STALE_LEASE = (
     "`{branch}` holds commits on the remote that were not pushed from here: nothing was overwritten. "
     "If that is what you want, force-push it from your own terminal"
@@ -71,7 +63,7 @@ class Pack:
         """Raises ForgeError if it is too large."""
         self._left -= len(piece)
         if self._left < 0:
-            raise ForgeError("these commits are too large to be pushed from here: push them once yourself")
+            raise ForgeError(TOO_LARGE)
         self._file.write(piece)
 
     def close(self) -> None:
@@ -118,6 +110,8 @@ class Outbound:
         except ForgeError as error:
             for left in (pack.path, pack.path.with_suffix(".idx")):
                 left.unlink(missing_ok=True)
+            if UNFOLDS in str(error):
+                raise ForgeError(TOO_LARGE) from None
             raise ForgeError(
                 f"the commits cannot be read completely ({error}): in a shallow or partial clone run "
                 "`git fetch --unshallow` or push them yourself"
@@ -205,10 +199,7 @@ class Outbound:
         return ended.output.decode(errors="replace").strip()
 
     async def _run(self, *words: str, limit_s: float = LOCAL_S) -> EndedProgram:
-        ended = await self._host.run("git", *words, env=self._env, cwd=self._directory, limit_s=limit_s)
-        if ended is None:
-            raise ForgeError("git is not installed on this machine: install it")
-        return ended
+        return await self._host.git(*words, env=self._env, cwd=self._directory, limit_s=limit_s)
 
     def _why(self, ended: EndedProgram, told: str, branch: str, *, force: bool) -> str:
         if "(stale info)" in told:
@@ -244,18 +235,8 @@ def named(branch: str) -> str:
 
 def environment(directory: Path, remote: Remote) -> dict[str, str]:
     """Variables added to the owner's environment: the repository, where to push, which helpers not to start."""
-    pins = (*PINS, (f"remote.{REMOTE}.url", remote.url))
-    env = {
-        "LC_ALL": "C",
-        "GIT_DIR": str(directory),
+    return git_environment(directory, (f"remote.{REMOTE}.url", remote.url)) | {
         "GIT_ALLOW_PROTOCOL": "file" if remote.kind == "file" else "https:ssh",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_NO_LAZY_FETCH": "1",
-        "SSH_ASKPASS_REQUIRE": "never",
-        "GIT_CONFIG_COUNT": str(len(pins)),
     }
-    for at, (key, value) in enumerate(pins):
-        env |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
-    return env

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.config.git_repo import ask_git
-from codebutler_worker.forge.host import SCOPES, Host, keep_out, settings_in
-from codebutler_worker.forge.outbound import PINS
+from codebutler_worker.forge.host import SCOPES, Host, git_environment, keep_out, settings_in
 from codebutler_worker.forge.remote import ForgeError
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.programs.process import EndedProgram
@@ -63,7 +62,7 @@ class Signer:
             return await self._signed(made, Path(place))
 
     async def _signed(self, made: UnsignedCommit, place: Path) -> bytes:
-        env = _environment(place, self.settings)
+        env = git_environment(place, OURS, *self.settings.items())
         kind = "sha256" if len(made.commit) == 64 else "sha1"
         await self._git(env, "init", "-q", "--bare", "--template=", f"--object-format={kind}", str(place))
         await self.host.keep_to_owner(env, SIGN_S)
@@ -93,25 +92,7 @@ class Signer:
         return ended.output
 
     async def _run(self, env: Mapping[str, str], *words: str) -> EndedProgram:
-        ended = await self.host.run("git", *words, env=env, cwd=Path("/"), limit_s=SIGN_S)
-        if ended is None:
-            raise ForgeError("git is not installed on this machine: install it")
-        return ended
-
-
-def _environment(place: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Added to the owner's environment. Nothing asks for a passphrase: nobody would see it."""
-    env = {
-        "LC_ALL": "C",
-        "GIT_DIR": str(place),
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "SSH_ASKPASS_REQUIRE": "never",
-    }
-    given = (*PINS, OURS, *settings.items())
-    for at, (key, value) in enumerate(given):
-        env |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
-    return {**env, "GIT_CONFIG_COUNT": str(len(given))}
+        return await self.host.git(*words, env=env, cwd=Path("/"), limit_s=SIGN_S)
 
 
 def _people(made: UnsignedCommit) -> dict[str, str]:

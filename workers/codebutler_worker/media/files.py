@@ -15,18 +15,27 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 from uuid import uuid4
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import File
+from codebutler.domain.refs import MessageRef
 from codebutler.platform.tasks import settled_within
-from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
-from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, status_beneath
+from codebutler.protocol.messages import (
+    MAX_FETCH_BYTES,
+    Fetch,
+    FetchFailed,
+    FetchThread,
+    FileChunk,
+    FileTranscript,
+    ThreadFetched,
+)
+from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, regular_file, status_beneath
 from codebutler_worker.store.opening import STATE_DIR
 
 FETCH_S = 180.0
-
-FileMessage = FileChunk | FileTranscript | FetchFailed
+THREAD_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +53,13 @@ class NotFetchedError(Exception):
 
 @dataclass(slots=True)
 class _Coming:
-    result: asyncio.Future[Fetched]
+    result: asyncio.Future[Any]
     pieces: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
 
 
 class Fetcher:
-    """One per worker."""
+    """Asks the parent for files and threads. One per worker."""
 
     def __init__(self, send: Callable[[object], None], clock: Clock) -> None:
         self._send = send
@@ -59,22 +68,36 @@ class Fetcher:
 
     async def fetch(self, file_id: str) -> Fetched:
         """Raises NotFetchedError, also after three minutes."""
-        request_id = uuid4().hex
-        coming = self._coming[request_id] = _Coming(asyncio.get_running_loop().create_future())
-        self._send(Fetch(request_id=request_id, file_id=file_id))
-        try:
-            if not await settled_within(self._clock, coming.result, FETCH_S):
-                raise NotFetchedError("timeout")
-            return coming.result.result()
-        finally:
-            del self._coming[request_id]
+        found: Fetched | None = await self._asked(Fetch(request_id=uuid4().hex, file_id=file_id), FETCH_S)
+        if found is None:
+            raise NotFetchedError("timeout")
+        return found
 
-    def take(self, message: FileMessage) -> None:
-        """Handle the parent's message about a file; dropped if nobody is waiting for it any more."""
+    async def read(self, thread: MessageRef, before: MessageRef) -> ThreadFetched:
+        """The thread's messages before that one; ``code`` says why there are none, also after 20 seconds."""
+        asked = FetchThread(request_id=uuid4().hex, thread=thread, before=before)
+        return await self._asked(asked, THREAD_S) or ThreadFetched(
+            request_id=asked.request_id, code="timeout"
+        )
+
+    async def _asked(self, request: Fetch | FetchThread, limit_s: float) -> Any:
+        """The answer; None if there is none in time."""
+        coming = self._coming[request.request_id] = _Coming(asyncio.get_running_loop().create_future())
+        self._send(request)
+        try:
+            in_time = await settled_within(self._clock, coming.result, limit_s)
+            return coming.result.result() if in_time else None
+        finally:
+            del self._coming[request.request_id]
+
+    def take(self, message: FileChunk | FileTranscript | FetchFailed | ThreadFetched) -> None:
+        """Handle the parent's answer, or a part of it; dropped if nobody is waiting for it any more."""
         coming = self._coming.get(message.request_id)
         if coming is None or coming.result.done():
             return
         match message:
+            case ThreadFetched():
+                coming.result.set_result(message)
             case FetchFailed(code=code):
                 self._fail(coming, code)
             case FileTranscript(text=text):
@@ -160,24 +183,14 @@ def load_file(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[st
     """
     relative = _below(repo, path)
     _refuse_private(repo, relative, private)
-    descriptor = open_beneath(repo, relative, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        _refuse_odd(os.fstat(descriptor), relative)
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_SENT_BYTES + 1)
-    finally:
-        os.close(descriptor)
+    with regular_file(repo, relative) as file:
+        if os.fstat(file.fileno()).st_nlink > 1:
+            # It may have another name in a directory that agents may not see.
+            raise UnsafePathError(errno.EMLINK, "a hard link", relative)
+        content = file.read(MAX_SENT_BYTES + 1)
     if len(content) > MAX_SENT_BYTES:
         raise UnsafePathError(errno.EFBIG, f"larger than {MAX_SENT_BYTES // 2**20} MB", relative)
     return PurePosixPath(relative).name, content
-
-
-def _refuse_odd(found: os.stat_result, relative: str) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
-    if found.st_nlink > 1:
-        # It may have another name in a directory that agents may not see.
-        raise UnsafePathError(errno.EMLINK, "a hard link", relative)
 
 
 def _below(repo: Path, path: str) -> str:

@@ -7,7 +7,6 @@ supervisor: it reads the store next to a worker that may be running.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sqlite3
 import stat
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from codebutler.config.memory import clean, visible
 from codebutler.domain.errors import StoreError
-from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.sandbox.destinations import UnsafePathError, read_head, status_beneath
 from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow
 
@@ -84,17 +83,9 @@ def _read(connection: sqlite3.Connection) -> Recalled:
 def read_memory(state_dir: Path) -> str:
     """The first 32 KiB of ``memory.md``; "" if there is none, or if it is not a regular file."""
     try:
-        descriptor = os.open(
-            state_dir / "memory.md", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        )
+        return read_head(state_dir, "memory.md", MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return os.read(descriptor, MAX_BYTES).decode("utf-8", "replace")
-    finally:
-        os.close(descriptor)
 
 
 def memory_block(text: str, facts: Sequence[FactRow]) -> str:

@@ -131,15 +131,13 @@ def latest(text: str) -> str:
 
 def running(view: TurnProgress, elapsed_s: float, turn_id: str, agent: str, name: str = "") -> Message:
     """What the agent is doing, for how long, and a button that stops it. ``name``: its own, where several work."""
-    text = "\n".join(
-        [
-            _headline(view, elapsed_s, agent, name),
-            *_plan_lines(view.plan),
-            *_writing_lines(view),
-            *_note_lines(view),
-        ]
-    )
-    return said(text, Button("Stop", STOP_ACTION, turn_id, "danger"))
+    lines = [_headline(view, elapsed_s, agent, name), *_plan_lines(view.plan)]
+    if view.writing:
+        # Cut Markdown cannot be parsed, but for what stands out most.
+        lines += [f"> {plain(line.replace('**', '*'))}" for line in view.writing.split("\n")]
+    if view.note:
+        lines.append(f"⏳ {plain(one_line(view.note))}")
+    return said("\n".join(lines), Button("Stop", STOP_ACTION, turn_id, "danger"))
 
 
 def collapsed(outcome: Outcome, view: TurnProgress, elapsed_s: float, name: str = "") -> Message:
@@ -203,16 +201,6 @@ def _plan_lines(plan: tuple[PlanStep, ...]) -> list[str]:
     hidden = len(rest) - len(shown)
     head = [f"{BOXES['done']} {done} done"] if done else []
     return [*head, *shown, *([f"… and {hidden} more"] if hidden else [])]
-
-
-def _writing_lines(view: TurnProgress) -> list[str]:
-    # Cut Markdown cannot be parsed, but for what stands out most.
-    lines = (plain(line.replace("**", "*")) for line in view.writing.split("\n"))
-    return [f"> {line}" for line in lines] if view.writing else []
-
-
-def _note_lines(view: TurnProgress) -> list[str]:
-    return [f"⏳ {plain(one_line(view.note))}"] if view.note else []
 
 
 def tool_result(label: str, text: str, *, ok: bool, redact: Callable[[str], str]) -> str:

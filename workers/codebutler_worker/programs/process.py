@@ -24,10 +24,9 @@ Record = Callable[[bytes], None]
 
 
 class LineSplitter:
-    """Pure: takes chunks, returns whole lines. A line over ``limit_bytes`` is dropped and counted."""
+    """Pure: takes chunks, returns whole lines. A line over ``limit_bytes`` is dropped."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
-        self.dropped = 0
         self._limit_bytes = limit_bytes
         self._buffer = bytearray()
         self._dropping = False
@@ -59,7 +58,6 @@ class LineSplitter:
         if len(self._buffer) > self._limit_bytes:
             self._buffer.clear()
             self._dropping = True
-            self.dropped += 1
 
 
 class AgentProcess(Program):
@@ -106,11 +104,6 @@ class AgentProcess(Program):
                 start_new_session=True,
             )
         return cls(Process(transport, protocol, loop), transport, birth, limit_bytes, record)
-
-    @property
-    def dropped_lines(self) -> int:
-        """The number of lines over the limit."""
-        return self._splitter.dropped
 
     @property
     def stderr_tail(self) -> str:
@@ -194,14 +187,22 @@ class EndedProgram:
     container: str
 
 
-async def run_to_end(launch: Launch, *, stdin: bytes = b"", limit_bytes: int, limit_s: float) -> EndedProgram:
-    """Run a program and keep ``limit_bytes`` of its stdout; a newline is added to ``stdin``.
+async def run_to_end(
+    launch: Launch,
+    *,
+    stdin: bytes = b"",
+    limit_bytes: int,
+    limit_s: float | None = None,
+    record: Record | None = None,
+) -> EndedProgram:
+    """Run a program and keep ``limit_bytes`` of its stdout; a newline is added to ``stdin``. ``record`` is called with
+    all its output, in a thread.
 
     Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError.
     """
     lines: list[bytes] = []
     size, code, cut = 0, None, False
-    async with await AgentProcess.spawn(launch) as process:
+    async with await AgentProcess.spawn(launch, record=record) as process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 if stdin:

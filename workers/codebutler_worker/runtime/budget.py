@@ -21,10 +21,9 @@ from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import StoreError
 from codebutler.domain.refs import NO_PERSON
 from codebutler.platform.tasks import wait_for
-from codebutler.protocol.messages import DayUse
+from codebutler.protocol.messages import DayUse, TotalUse
 from codebutler.text.amounts import Unit, used_of
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import BudgetAccount, Spent, TurnRow, UsageTotal, main_conversation
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
@@ -65,11 +64,6 @@ class BudgetLine:
     used: float
     limit: float
     period: Period = "day"
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether it leaves no room for another turn."""
-        return self.used >= self.limit
 
     @property
     def key(self) -> str:
@@ -145,7 +139,7 @@ def lines(
 
 def used_up(lines: Sequence[BudgetLine]) -> BudgetLine | None:
     """The first exhausted limit, None if there is none."""
-    return next((line for line in lines if line.is_used_up), None)
+    return next((line for line in lines if line.used >= line.limit), None)
 
 
 def _limits(limit: DailyLimit, period: Period = "day") -> list[tuple[Unit, float]]:
@@ -203,7 +197,7 @@ def spent_today(uow: UnitOfWork, config: Config, account: BudgetAccount = NOBODY
 
 
 def used_today(
-    uow: UnitOfWork, config: Config, account: BudgetAccount, elsewhere: Elsewhere | None = None
+    uow: UnitOfWork, config: Config, account: BudgetAccount, elsewhere: TotalUse | None = None
 ) -> tuple[BudgetLine, ...]:
     """Every limit that concerns the account, and its use today; the total's with what is used ``elsewhere``."""
     if not is_limited(config.budget):
@@ -212,7 +206,7 @@ def used_today(
     return lines(config.budget, spent_today(uow, config, account).spent, account, beyond)
 
 
-def beyond_day(uow: UnitOfWork, config: Config, elsewhere: Elsewhere, moment: datetime) -> Beyond:
+def beyond_day(uow: UnitOfWork, config: Config, elsewhere: TotalUse, moment: datetime) -> Beyond:
     """What counts toward the total beside the repository's own day, of which ``moment`` is one."""
     if not is_shared(config.budget):
         return Beyond()
@@ -221,7 +215,17 @@ def beyond_day(uow: UnitOfWork, config: Config, elsewhere: Elsewhere, moment: da
     first, month_until = month_of(moment, zone)
     earlier = uow.turns.spent_between(iso(first), iso(today), NOBODY)
     own = sum((one.used for one in earlier if asks_model(config, one.agent)), UsageTotal())
-    return Beyond(elsewhere.on_day(until), elsewhere.in_month(month_until) + own)
+    return Beyond(
+        _told(elsewhere.day, elsewhere.until, until),
+        _told(elsewhere.month, elsewhere.month_until, month_until) + own,
+    )
+
+
+def _told(use: DayUse, told_until: str, until: datetime) -> UsageTotal:
+    """The use, if it is of the time that ends then: one that has begun since is empty until the parent tells more."""
+    if not told_until or datetime.fromisoformat(told_until) != until:
+        return UsageTotal()
+    return UsageTotal(use.usd, use.tokens, use.runs, use.minutes)
 
 
 # Limits and their use, in words.

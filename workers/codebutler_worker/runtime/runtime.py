@@ -7,31 +7,29 @@ starts after the commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol, TypeVar
-from uuid import uuid4
+from typing import Any, Protocol, TypeVar
 
 from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
-from codebutler.config.schema import RepoSettings
 from codebutler.config.secrets import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
-from codebutler.domain.model import Operation
+from codebutler.domain.model import Event, MessagePosted, Operation
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.killpoints import reached
-from codebutler.platform.tasks import settled_within
-from codebutler.protocol.messages import FetchThread, Log, LogTag, ThreadFetched, TurnEnded
+from codebutler.protocol.messages import Configure, DayUse, Log, LogTag, TotalUse, TurnEnded
+from codebutler.protocol.spans import MOST_SPANS, SpanName, Traced, WorkSpan
 from codebutler.text.redact import Redactor
-from codebutler_worker.agents.backend import AgentBackend
+from codebutler_worker.agents.backend import AgentBackend, AgentEvent, ToolResult, ToolUse
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
-from codebutler_worker.runtime.elsewhere import Elsewhere
 from codebutler_worker.runtime.outbox import Outbox
-from codebutler_worker.runtime.tracing import Traces
 from codebutler_worker.skills import Library
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
@@ -41,7 +39,7 @@ from codebutler_worker.tree.worktrees import Worktrees
 
 T = TypeVar("T")
 STORE_RETRY_S = 5.0
-THREAD_S = 20.0
+NOTHING_TOLD = TotalUse(day=DayUse(), until="", month=DayUse(), month_until="")
 
 
 class Agents(Protocol):
@@ -78,14 +76,14 @@ class Runtime:
 
     def __init__(
         self,
-        settings: RepoSettings,
+        configured: Configure,
         home: Home,
         store: Store,
         agents: Agents,
         clock: Clock,
         send: Callable[[object], None],
     ) -> None:
-        self.settings = settings
+        self.settings = settings = configured.settings
         self.home = home
         self.private = (home.root,)
         self.followed = asyncio.Event()
@@ -99,11 +97,11 @@ class Runtime:
         self.send = send
         self.outbox = Outbox(store, send)
         self.fetcher = Fetcher(send, clock)
-        self.threads = ThreadReader(send, clock)
-        self.elsewhere = Elsewhere()
+        self.elsewhere = configured.total or NOTHING_TOLD
+        """What the other repositories have used, as the parent last told."""
         self.traces = Traces(clock, send)
         self.media = MediaService(settings.config.openai, settings.agent_env)
-        self._commits: set[asyncio.Task[None]] = set()
+        self._commits: set[asyncio.Task[Any]] = set()
 
     @cached_property
     def redactor(self) -> Redactor:
@@ -124,11 +122,10 @@ class Runtime:
         If the caller is cancelled meanwhile, commit and sending still finish: a committed row that was not
         sent would wait until the next start. Raises StoreError.
         """
-        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._commit(work, result), name="commit")
+        task = asyncio.create_task(self._commit(work), name="commit")
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
-        return await result
+        return await asyncio.shield(task)
 
     async def commit_surely(self, work: Callable[[UnitOfWork], T], what: str) -> T:
         """The same, retried until the store takes it: a full disk must not lose ``what``, which is logged."""
@@ -141,20 +138,14 @@ class Runtime:
 
     async def close(self) -> None:
         """Wait for the commits under way."""
-        await asyncio.gather(*self._commits)
+        await asyncio.gather(*self._commits, return_exceptions=True)
 
-    async def _commit(self, work: Callable[[UnitOfWork], T], result: asyncio.Future[T]) -> None:
-        try:
-            value, operations = await self.store.run(partial(_with_operations, work), self.redactor.redact)
-            if operations:
-                reached("outbox.after")
-                await self.outbox.publish(operations)
-        except Exception as error:  # noqa: BLE001 - it is the caller's, who waits for it in the future
-            if not result.done():
-                result.set_exception(error)
-            return
-        if not result.done():
-            result.set_result(value)
+    async def _commit(self, work: Callable[[UnitOfWork], T]) -> T:
+        value, operations = await self.store.run(partial(_with_operations, work), self.redactor.redact)
+        if operations:
+            reached("outbox.after")
+            await self.outbox.publish(operations)
+        return value
 
 
 def _with_operations(
@@ -166,29 +157,73 @@ def _with_operations(
     return value, uow.operations
 
 
-class ThreadReader:
-    """One per worker."""
+# The parts of a run for the parent's trace: queued, the agent, its tools. Without a trace none of it exists.
 
-    def __init__(self, send: Callable[[object], None], clock: Clock) -> None:
-        self._send = send
+MOST_WAITING = 1000
+MOST_TOOLS = MOST_SPANS - 2
+PLAIN = re.compile(r"[A-Za-z0-9_.:-]{1,60}")
+
+
+class Traces:
+    """Messages that came with a trace and whose run has not started. It ends with the process."""
+
+    def __init__(self, clock: Clock, send: Callable[[object], None]) -> None:
         self._clock = clock
-        self._coming: dict[str, asyncio.Future[ThreadFetched]] = {}
+        self._send = send
+        self._came: OrderedDict[MessageRef, tuple[str, int]] = OrderedDict()
 
-    async def read(self, thread: MessageRef, before: MessageRef) -> ThreadFetched:
-        """The answer, whose ``code`` says why it is empty; also after a timeout of 20 seconds."""
-        request_id = uuid4().hex
-        coming: asyncio.Future[ThreadFetched] = asyncio.get_running_loop().create_future()
-        self._coming[request_id] = coming
-        self._send(FetchThread(request_id=request_id, thread=thread, before=before))
-        try:
-            if not await settled_within(self._clock, coming, THREAD_S):
-                return ThreadFetched(request_id=request_id, code="timeout")
-            return coming.result()
-        finally:
-            del self._coming[request_id]
+    def came(self, event: Event, trace: str) -> None:
+        """The event is stored, and its run can be queued."""
+        if isinstance(event, MessagePosted):
+            self._came[event.ref] = trace, _now(self._clock)
+            while len(self._came) > MOST_WAITING:
+                self._came.popitem(last=False)
 
-    def take(self, message: ThreadFetched) -> None:
-        """The parent's answer; it is dropped if nobody waits for it any more."""
-        coming = self._coming.get(message.request_id)
-        if coming is not None and not coming.done():
-            coming.set_result(message)
+    def begin(self, messages: Iterable[MessageRef], agent: str) -> RunTrace | None:
+        """A run for these messages begins; None without a trace. It is in the first one's trace; the others' show how
+        long they were queued."""
+        traced = [self._came.pop(ref) for ref in messages if ref in self._came]
+        if not traced:
+            return None
+        now = _now(self._clock)
+        for trace, came in traced[1:]:
+            self._send(Traced(trace=trace, spans=(WorkSpan(name="queued", began=came, ended=now),)))
+        return RunTrace(self._clock, self._send, *traced[0], agent)
+
+
+class RunTrace:
+    """One run's parts, sent at its end."""
+
+    def __init__(
+        self, clock: Clock, send: Callable[[object], None], trace: str, came: int, agent: str
+    ) -> None:
+        self._clock = clock
+        self._send = send
+        self._trace = trace
+        self._began = _now(clock)
+        self._agent = agent
+        self._spans = [WorkSpan(name="queued", began=came, ended=self._began)]
+        self._tools: dict[str, tuple[str, int]] = {}
+
+    def heard(self, event: AgentEvent) -> None:
+        """The agent does something."""
+        if isinstance(event, ToolUse) and len(self._spans) + len(self._tools) < MOST_TOOLS:
+            self._tools[event.id] = event.name, _now(self._clock)
+        elif isinstance(event, ToolResult) and (found := self._tools.pop(event.id, None)) is not None:
+            self._add("tool", found[1], found[0])
+
+    def end(self) -> None:
+        """The run has its result."""
+        for name, began in self._tools.values():
+            self._add("tool", began, name)
+        self._add("agent", self._began, self._agent)
+        self._send(Traced(trace=self._trace, spans=tuple(self._spans)))
+
+    def _add(self, name: SpanName, began: int, label: str) -> None:
+        # An agent may name a tool as it likes.
+        label = label if PLAIN.fullmatch(label) else ""
+        self._spans.append(WorkSpan(name=name, began=began, ended=_now(self._clock), label=label))
+
+
+def _now(clock: Clock) -> int:
+    return int(clock.now().timestamp() * 1_000_000) * 1000

@@ -14,6 +14,7 @@ import shutil
 import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
@@ -134,7 +135,14 @@ def read_regular(root: Path, relative: str, limit_bytes: int) -> bytes:
 
 
 def read_head(root: Path, relative: str, limit_bytes: int) -> bytes:
-    """The first ``limit_bytes`` of a regular file, read from the checked descriptor.
+    """The first ``limit_bytes`` of a regular file. Raises as ``regular_file``."""
+    with regular_file(root, relative) as file:
+        return file.read(limit_bytes)
+
+
+@contextlib.contextmanager
+def regular_file(root: Path, relative: str) -> Iterator[BinaryIO]:
+    """A regular file for reading, open in this block.
 
     Raises UnsafePathError for a link, pipe, device or directory; OSError as open(2).
     """
@@ -144,7 +152,7 @@ def read_head(root: Path, relative: str, limit_bytes: int) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UnsafePathError(errno.EINVAL, "not a regular file", relative)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(limit_bytes)
+            yield file
     finally:
         os.close(descriptor)
 

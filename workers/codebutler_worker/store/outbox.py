@@ -1,16 +1,24 @@
-"""Outgoing operations, questions to people, and deferred commands."""
+"""What is not over yet: outgoing operations, questions to people, deferred commands, followed pull requests."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, case, func, select, text, update
+from sqlalchemy import Select, case, delete, func, select, text, update
+from sqlalchemy.sql.dml import Delete
 
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import KeyedTable, given, matching
-from codebutler_worker.store.rows import ApprovalRow, ApprovalState, DeferredRow, OutboxRow
+from codebutler_worker.store.mapping import KeyedTable, Repository, given, matching
+from codebutler_worker.store.rows import (
+    ApprovalRow,
+    ApprovalState,
+    DeferredRow,
+    OutboxRow,
+    PullNewsRow,
+    PullRow,
+)
 
 _PENDING = matching(tables.outbox, "state").order_by(tables.outbox.c.seq)
 _OVER = (
@@ -142,3 +150,41 @@ def _last_offer() -> Select[Any]:
     button = func.json_each(columns.payload, "$.message.buttons").table_valued("value").c.value
     offered = func.json_extract(button, "$.action") == given("action")
     return query.where(select(1).where(offered).exists()).order_by(columns.seq.desc())
+
+
+# Pull requests that are followed, and what is new about them.
+
+
+class PullsTable(Repository):
+    """Pull requests, kept from when they are opened: what was told of one is never told again."""
+
+    def put(self, row: PullRow) -> None:
+        """Keep it, new or changed."""
+        self._upsert(tables.pulls, row)
+
+    def get(self, pull_id: str) -> PullRow | None:
+        """The pull request, or None."""
+        return self._one(matching(tables.pulls, "id"), PullRow, id=pull_id)
+
+    def followed(self) -> list[PullRow]:
+        """Those that are followed; the next to be looked at first."""
+        return self._all(_followed(), PullRow, state="open")
+
+    def add_news(self, row: PullNewsRow, oldest: str) -> None:
+        """Keep what can be handed to an agent; what is older than ``oldest`` is let go."""
+        self._run(_old_news(), oldest=oldest)
+        self._upsert(tables.pull_news, row)
+
+    def news(self, news_id: str) -> PullNewsRow | None:
+        """It, or None if it is unknown, or too old."""
+        return self._one(matching(tables.pull_news, "id"), PullNewsRow, id=news_id)
+
+
+@cache
+def _followed() -> Select[Any]:
+    return matching(tables.pulls, "state").order_by(tables.pulls.c.next_at)
+
+
+@cache
+def _old_news() -> Delete:
+    return delete(tables.pull_news).where(tables.pull_news.c.created_at < given("oldest"))

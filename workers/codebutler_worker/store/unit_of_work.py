@@ -15,11 +15,9 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
 from codebutler.domain.refs import NO_PERSON, NOWHERE, MessageRef, PersonRef
 from codebutler.protocol.messages import TurnEnded
-from codebutler_worker.store.memory import ChoicesTable, FactsTable, MemoriesTable, SessionsTable
-from codebutler_worker.store.outbox import ApprovalsTable, DeferredTable, OutboxTable
-from codebutler_worker.store.pulls import PullsTable
+from codebutler_worker.store.memory import ChoicesTable, FactsTable, MemoriesTable, SearchTable, SessionsTable
+from codebutler_worker.store.outbox import ApprovalsTable, DeferredTable, OutboxTable, PullsTable
 from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
-from codebutler_worker.store.search import SearchTable
 from codebutler_worker.store.turns import (
     AttachmentsTable,
     ExpensesTable,

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from codebutler_worker.tools.confined import writable
-from codebutler_worker.tools.display import difference
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+from codebutler_worker.tools.programs import difference
 from codebutler_worker.tools.reading import Decoded, Encoding, read_text
 from codebutler_worker.tools.replacing import applied, changes
 

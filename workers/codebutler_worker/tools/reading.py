@@ -12,9 +12,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from codebutler_worker.tools.confined import is_directory, readable, relative
-from codebutler_worker.tools.display import clipped
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
+from codebutler_worker.tools.programs import clipped
 
 LIMIT_S = 30.0
 

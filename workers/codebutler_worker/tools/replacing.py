@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from codebutler_worker.tools.display import clipped
 from codebutler_worker.tools.matching import MOST, PLAIN, TAB_COLUMNS, Match, columns, indent, matches
 from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.programs import clipped
 
 LINES_NAMED = 20
 TELLING_CHARS = 20

@@ -13,10 +13,9 @@ from msgspec import Meta
 
 from codebutler.config.skills import Skill
 from codebutler_worker.skills import Library
-from codebutler_worker.tools.display import told
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.port import Arguments, Context, Described, Tool
-from codebutler_worker.tools.programs import ProgramOutput
+from codebutler_worker.tools.programs import ProgramOutput, told
 from codebutler_worker.tools.shell import ShellOutput
 
 

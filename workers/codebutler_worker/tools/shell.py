@@ -18,8 +18,8 @@ from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.programs.pty import INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
-from codebutler_worker.tools.display import told
 from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.programs import told
 
 BASH = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 START_S = 60.0

@@ -288,16 +288,28 @@ class Tree:
 
 
 def parsed(output: bytes) -> tuple[tuple[FileChange, ...], bytes]:
-    """Parses the output of `git diff --numstat -z`, ended by one more NUL, and returns what follows it. Pure."""
-    found = []
-    while output and not output.startswith(b"\0"):
-        record, _, output = output.partition(b"\0")
-        added, removed, path = record.split(b"\t", 2)
-        old = b""
-        if not path:
-            old, path, output = output.split(b"\0", 2)
+    """Parses the output of `git diff --numstat -z`, ended by one more NUL, and returns what follows it. Files after the
+    place where it was cut off are left out. Linear: an agent decides how many files there are. Pure."""
+    found: list[FileChange] = []
+    at = 0
+    while at < len(output) and output[at] != 0:
+        try:
+            record, at = _field(output, at)
+            added, removed, path = record.split(b"\t", 2)
+            old = b""
+            if not path:
+                old, at = _field(output, at)
+                path, at = _field(output, at)
+        except ValueError:
+            return tuple(found), b""
         found.append(FileChange(_text(path), _number(added), _number(removed), _text(old)))
-    return tuple(found), output[1:]
+    return tuple(found), output[at + 1 :]
+
+
+def _field(output: bytes, at: int) -> tuple[bytes, int]:
+    """What stands there up to the next NUL, and where the next one begins. Raises ValueError if there is none."""
+    end = output.index(b"\0", at)
+    return output[at:end], end + 1
 
 
 def _number(text: bytes) -> int | None:

@@ -22,8 +22,7 @@ from codebutler_worker.sandbox.destinations import read_head
 from codebutler_worker.store.rows import AttachmentRow
 from codebutler_worker.tools.talking import PUSH_TOOL, asks_to_push
 from codebutler_worker.trials.kinds import OFFLINE, Subject
-from codebutler_worker.trials.scratch import COLOURS, picture
-from codebutler_worker.trials.turns import TrialTurn, Trier
+from codebutler_worker.trials.turns import COLOURS, TrialTurn, Trier, picture
 
 STOP_S = 10.0
 MOST_BYTES = 10_000

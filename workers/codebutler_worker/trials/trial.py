@@ -12,12 +12,10 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import SystemClock
 from codebutler.protocol.capabilities import CAPABILITIES, AgentResult, Cell, CheckupLine, cells_of
 from codebutler.protocol.messages import Finding, fail, ok, warn
-from codebutler_worker.agents.survey import Survey
-from codebutler_worker.agents.versions import SUPPORTED, dotted
+from codebutler_worker.agents.survey import SUPPORTED, Survey, dotted
 from codebutler_worker.trials.kinds import Subject
 from codebutler_worker.trials.matrix import STEPS, Trial
-from codebutler_worker.trials.scratch import scratch_repository
-from codebutler_worker.trials.turns import Trier
+from codebutler_worker.trials.turns import Trier, scratch_repository
 from codebutler_worker.worker.roster import Roster
 
 

@@ -86,8 +86,7 @@ async def serve(
         backups = _backups(settings, home)
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             await _tell_restored(store, settings)
-            runtime = Runtime(settings, home, store, agents(settings, clock), clock, channel.send)
-            runtime.elsewhere.take(configured.total)
+            runtime = Runtime(configured, home, store, agents(settings, clock), clock, channel.send)
             async with DailyBackups(backups, clock, logger.warning, partial(_forget_old, runtime)):
                 return await _work(Worker(channel, runtime))
     except CodeButlerError as error:

@@ -33,7 +33,6 @@ from codebutler_worker.commands.knowledge import taught
 from codebutler_worker.commands.logs import withdraw
 from codebutler_worker.commands.pressing import BUTTONS, press
 from codebutler_worker.commands.table import Invocation, run_command, understood
-from codebutler_worker.conversation.agents import agent_for
 from codebutler_worker.conversation.approvals import is_polled
 from codebutler_worker.conversation.clicks import click, edited_late
 from codebutler_worker.conversation.deciding import decide_typed
@@ -43,7 +42,7 @@ from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import waiting_turn, withdraw_message, withdraw_turn
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
-from codebutler_worker.runtime.turns import LIVE, Todo, conversation_id
+from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, conversation_id
 from codebutler_worker.skills import Library
 from codebutler_worker.store.rows import MessageRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of

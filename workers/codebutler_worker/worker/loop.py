@@ -142,24 +142,16 @@ class Worker:
                 self._deferred.withdraw(todo.withdrawn)
                 self._scheduler.stop(todo.stop, user)
                 self._scheduler.wake()
-            case FileChunk() | FileTranscript() | FetchFailed() | ThreadFetched() | TotalUse():
-                self._hear(message)
+            case FileChunk() | FileTranscript() | FetchFailed() | ThreadFetched():
+                self._runtime.fetcher.take(message)
+            case TotalUse():
+                self._runtime.elsewhere = message
             case AskDiff() | AskThread() | AskFound() | LookAtPulls():
                 self._answers.start(self._tell(message), name=type(message).__name__)
             case Shutdown():
                 self._shut_down(message)
             case Configure():
                 raise ProtocolError("configured twice")
-
-    def _hear(self, message: FileChunk | FileTranscript | FetchFailed | ThreadFetched | TotalUse) -> None:
-        """What somebody here has asked for or wants to know."""
-        match message:
-            case ThreadFetched():
-                self._runtime.threads.take(message)
-            case TotalUse():
-                self._runtime.elsewhere.take(message)
-            case _:
-                self._runtime.fetcher.take(message)
 
     async def _tell(self, asked: AskDiff | AskThread | AskFound | LookAtPulls) -> None:
         match asked:
@@ -225,7 +217,8 @@ class Worker:
         await self._within(order.grace_s - reserve_s, self._finish())
         self._scheduler.pause()
         if order.reason == "restart":
-            await self._within(reserve_s, self._leave_for_the_next())
+            leave = partial(leave_for_restart, config=self._runtime.settings.config)
+            await self._within(reserve_s, self._runtime.commit(leave))
         await self._within(reserve_s, self._end_agents())
         if order.reason == "sleep" and (self._scheduler.busy or self._unsaid):
             # A sleeping worker would not continue it: a failed exit is restarted.
@@ -238,9 +231,6 @@ class Worker:
         await self._scheduler.idle()
         await self._deferred.idle()
         await self._runtime.outbox.drained()
-
-    async def _leave_for_the_next(self) -> None:
-        await self._runtime.commit(partial(leave_for_restart, config=self._runtime.settings.config))
 
     async def _end_agents(self) -> None:
         await asyncio.gather(self._scheduler.close(), self._deferred.close(), self._runtime.agents.close())

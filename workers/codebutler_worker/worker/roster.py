@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -26,7 +24,6 @@ from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext, TurnBackend
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.undo import UndoBackend
-from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.turns import own_tree, prefixes_of
@@ -39,7 +36,8 @@ from codebutler_worker.tree.worktrees import Worktrees, existing
 
 log = logging.getLogger(__name__)
 
-Maker = Callable[[RepoSettings, Sandbox, Path, Clock], AgentBackend]
+OURS = ("claude", "kimi", "native", "rehearsal")
+"""The agents that need no entry in `commands`."""
 
 
 class Roster:
@@ -83,14 +81,13 @@ class Roster:
 
     async def _make(self, name: str, choice: Choice) -> None:
         config = with_choice(self._settings.config, name, choice)
-        make = _maker(config, name)
-        if make is None:
-            works = ", ".join(f"`{prefixes_of(known)[-1]}:`" for known in _MAKERS)
+        if name not in OURS and _rule_of(config, name) is None:
+            works = ", ".join(f"`{prefixes_of(known)[-1]}:`" for known in OURS)
             raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
         async with self._making:
             if (name, choice) not in self._made:
                 settings = msgspec.structs.replace(self._settings, config=config)
-                made = make(settings, await self._chosen_sandbox(), self.home, self._clock)
+                made = _created(name, settings, await self._chosen_sandbox(), self.home, self._clock)
                 same = next((each for (known, _), each in self._made.items() if known == name), None)
                 if isinstance(made, TurnBackend) and isinstance(same, TurnBackend):
                     made.share_sessions(same)
@@ -177,62 +174,33 @@ class Roster:
         return self._sandbox
 
 
-def _claude(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    network_policy = for_agents(settings.config.sandbox, sandbox.name, settings.agent_env)
-    context = AgentContext(sandbox, clock, network_policy, SessionLogs.of(settings))
-    return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)
+def _rule_of(config: Config, name: str) -> CommandRule | None:
+    """The program, or the agent, that ``commands`` has under that name."""
+    agents = (each for each in config.commands if each.mode == "acp" or is_headless(each))
+    return program_of(config, name) or next((each for each in agents if each.prefix == name), None)
 
 
-def _rehearsal(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    return RehearsalBackend(AgentContext(sandbox, clock, logs=SessionLogs.of(settings)), home)
-
-
-def _native(settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    # Imported here: not every worker needs its tools and its terminal in memory.
-    from codebutler_worker.agents.native.backend import native_backend
-
-    return native_backend(settings, sandbox, home, clock)
-
-
-def _acp(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
-    # The same for the protocol and its library.
-    from codebutler_worker.agents.acp.backend import acp_backend
-
-    return acp_backend(name, settings, sandbox, home, clock)
-
-
-def _headless(
-    rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
-) -> AgentBackend:
-    from codebutler_worker.agents.headless import headless_backend
-
-    return headless_backend(rule, settings, sandbox, home, clock)
-
-
-def _program(
-    rule: CommandRule, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock
-) -> AgentBackend:
-    # The same for the terminal emulator.
-    from codebutler_worker.agents.shell.backend import shell_backend
-
-    return shell_backend(rule, settings, sandbox, home, clock)
-
-
-_MAKERS: Mapping[str, Maker] = {
-    "claude": _claude,
-    "kimi": partial(_acp, "kimi"),
-    "native": _native,
-    "rehearsal": _rehearsal,
-}
-
-
-def _maker(config: Config, name: str) -> Maker | None:
-    """Creates a program, an agent that `commands` names, or one of ours."""
-    if (program := program_of(config, name)) is not None:
-        return partial(_program, program)
-    rule = next((rule for rule in config.commands if rule.prefix == name), None)
-    if rule is not None and rule.mode == "acp":
-        return partial(_acp, name)
+def _created(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, clock: Clock) -> AgentBackend:
+    """A program, an agent that `commands` names, or one of ours. Imported here: not every worker needs a terminal
+    emulator, a protocol's library or the built-in agent's tools in memory."""
+    rule = _rule_of(settings.config, name)
     if rule is not None and is_headless(rule):
-        return partial(_headless, rule)
-    return _MAKERS.get(name)
+        from codebutler_worker.agents.headless import headless_backend
+
+        return headless_backend(rule, settings, sandbox, home, clock)
+    if rule is not None and rule.mode != "acp":
+        from codebutler_worker.agents.shell.backend import shell_backend
+
+        return shell_backend(rule, settings, sandbox, home, clock)
+    if rule is not None or name == "kimi":
+        from codebutler_worker.agents.acp.backend import acp_backend
+
+        return acp_backend(name, settings, sandbox, home, clock)
+    if name == "native":
+        from codebutler_worker.agents.native.backend import native_backend
+
+        return native_backend(settings, sandbox, home, clock)
+    if name == "rehearsal":
+        return RehearsalBackend(AgentContext(sandbox, clock, logs=SessionLogs.of(settings)), home)
+    context = AgentContext.of(settings, sandbox, clock)
+    return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)

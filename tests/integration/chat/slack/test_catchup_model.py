@@ -31,6 +31,7 @@ from tests.clock import ManualClock, settle
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 from tests.memory_chat import ME, MemoryChat
+from tests.notes import Notes
 
 CHANNELS = (ConversationRef("C1"), ConversationRef("C2"))
 Scope = Literal["thread", "channel"]
@@ -119,7 +120,7 @@ class Town:
         said = []
         async with (
             Journal.open(self.path, self.clock) as journal,
-            Sender(self.chat, self.clock, Editor(str)) as sender,
+            Sender(self.chat, self.clock, Editor(str), Notes()) as sender,
         ):
             life = Told(journal, self.clock, self.chat, self.config)
             life.repos = {channel: Repo(channel, self.config) for channel in CHANNELS}

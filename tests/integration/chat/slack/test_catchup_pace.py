@@ -24,6 +24,7 @@ from tests.clock import ManualClock
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 from tests.memory_chat import ME, MemoryChat
+from tests.notes import Notes
 
 CHANNELS, THREADS = 20, 8
 
@@ -91,7 +92,7 @@ async def busy(tmp_path: Path) -> AsyncIterator[Busy]:
     clock, chat = ManualClock(START), MemoryChat()
     async with (
         Journal.open(tmp_path / "journal.db", clock) as journal,
-        Sender(chat, clock, Editor(str)) as sender,
+        Sender(chat, clock, Editor(str), Notes()) as sender,
     ):
         made = Busy(journal, chat, clock, sender)
         running = asyncio.create_task(made.catch_up.run(ME))
@@ -155,7 +156,7 @@ async def test_a_moment_costs_a_call_a_channel_and_what_hides_in_old_threads_is_
     clock, chat = ManualClock(START), MemoryChat(page_size=200)
     async with (
         Journal.open(tmp_path / "journal.db", clock) as journal,
-        Sender(chat, clock, Editor(str)) as sender,
+        Sender(chat, clock, Editor(str), Notes()) as sender,
     ):
         b = Busy(journal, chat, clock, sender)
         running = asyncio.create_task(b.catch_up.run(ME))
@@ -194,7 +195,7 @@ async def test_the_newest_pages_of_all_channels_are_read_before_older_ones(tmp_p
     """After a restart, when all threads are looked at; and in each channel the newest first."""
     async with busy(tmp_path) as b:
         pages = Pages(b.chat)
-        async with Sender(pages, b.clock, Editor(str)) as sender:
+        async with Sender(pages, b.clock, Editor(str), Notes()) as sender:
             shelf = Shelf(intake=b.life.intake, journal=b.life.journal, held=HeldBack())
             b.chat.page_size = 4
             missed = await b.outage()

@@ -20,6 +20,7 @@ from codebutler.intake.repos import Repo
 from tests.clock import ManualClock
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
 from tests.memory_chat import ME, MemoryChat
+from tests.notes import Notes
 
 __all__ = ["world"]
 
@@ -122,7 +123,7 @@ async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> 
     config = Config(slack=SlackSection(allowed_users=(OWNER,)))
     async with (
         Journal.open(tmp_path / "journal.db", clock) as journal,
-        Sender(chat, clock, Editor(str)) as sender,
+        Sender(chat, clock, Editor(str), Notes()) as sender,
     ):
         life = Life(journal, clock, chat, config)
         life.repos = {ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(100)}

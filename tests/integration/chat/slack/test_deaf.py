@@ -13,13 +13,14 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
-from codebutler.chat.slack.presence import EXPLANATION, Checks, EchoProbe, Presence
+from codebutler.chat.slack.presence import EXPLANATION, EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.domain.errors import ChatError
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.journal import Journal
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.clock import ManualClock
+from tests.notes import Notes
 
 CHANNELS = tuple(f"c{number}" for number in range(100))
 DEADLINE_S = 30.0
@@ -69,12 +70,18 @@ async def listening(tmp_path: Path) -> AsyncIterator[Post]:
         WorkspaceServer(Options(channels=CHANNELS, with_limits=True)) as server,
         SlackApi(server.bot_token, server.api_url) as api,
         Journal.open(tmp_path / "journal.db", clock) as journal,
-        Sender(api, clock, Editor(str)) as sender,
+        Sender(api, clock, Editor(str), Notes()) as sender,
     ):
         post = Post(server, api, clock)
         heartbeat = EchoProbe(sender, journal, lambda: post.channels, clock)
-        checks = Checks(lambda: post.client.status, post.client.rebuild, post.look, heartbeat.beat)
-        presence = Presence(lambda: post.channels, checks, clock)
+        presence = Presence(
+            lambda: post.channels,
+            lambda: post.client.status,
+            post.client.rebuild,
+            post.look,
+            heartbeat.beat,
+            clock,
+        )
         tasks = [asyncio.create_task(post.client.run()), asyncio.create_task(presence.run())]
         try:
             await post.passes(1)
@@ -94,7 +101,7 @@ async def test_a_deaf_connection_among_a_hundred_channels_is_replaced_within_hal
         assert post.client.status.reconnects == 0
         assert len(post.echoes()) == 1, "one line, however often it is asked"
         assert post.heard.count("message_changed") >= 2
-        post.server.hub.deafen()
+        post.server.hub.connections.deafen()
         deaf_s = post.clock.monotonic()
         async with asyncio.timeout(DEADLINE_S):
             while post.client.status.reconnects == 0:

@@ -14,6 +14,7 @@ from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.workspace.panel import Fault, Kind
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests.notes import Notes
 
 CHANNELS = tuple(f"room-{number}" for number in range(18))
 POSTS = 36
@@ -30,7 +31,7 @@ async def test_broken_connections_make_no_duplicate_and_lose_nothing() -> None:
             workspace.faults.add(Fault(method="chat.postMessage", kind=rng.choice(KINDS)))
         async with (
             SlackApi(workspace.bot_token, workspace.api_url) as api,
-            Sender(api, SystemClock(), Editor(lambda text: text), rng=rng) as sender,
+            Sender(api, SystemClock(), Editor(lambda text: text), Notes(), rng=rng) as sender,
         ):
             async with asyncio.timeout(60):
                 told = await asyncio.gather(*(_post(sender, workspace, number) for number in range(POSTS)))
@@ -61,7 +62,7 @@ async def test_what_is_still_under_way_inside_slack_when_we_start_again_is_not_p
         workspace.faults.add(Fault(method="chat.postMessage", kind="delay", delay_s=1.0))
         async with SlackApi(workspace.bot_token, workspace.api_url) as api, asyncio.timeout(20):
             under_way = asyncio.create_task(api.post(channel, answer, "op"))
-            async with Sender(api, SystemClock(), Editor(str)) as sender:
+            async with Sender(api, SystemClock(), Editor(str), Notes()) as sender:
                 ts = await sender.submit(channel, "op", answer, unsure=True)
             assert ts == await under_way
         assert [message["ts"] for message in workspace.thread("general", root)] == [root, ts]

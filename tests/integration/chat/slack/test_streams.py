@@ -56,7 +56,7 @@ class Stage:
         self.root = str(said["ts"])
 
     def sender(self) -> Sender:
-        return Sender(self.api, SystemClock(), Editor(str), rng=Random(1), detour=self.book, notes=self.notes)
+        return Sender(self.api, SystemClock(), Editor(str), rng=Random(1), direct=self.book, notes=self.notes)
 
     @property
     def said(self) -> list[str]:

@@ -119,7 +119,7 @@ async def test_what_telegram_refuses_was_surely_not_posted(chat: TelegramChat, s
 
 
 async def test_nobody_there_was_surely_not_told() -> None:
-    async with TelegramChat(BotApi(TOKEN, "http://127.0.0.1:9", timeout_s=2)) as chat:
+    async with TelegramChat(BotApi(TOKEN, "http://127.0.0.1:9", timeout_s=2), Notes()) as chat:
         with pytest.raises(ChatUnreachableError):
             await chat.post(CHANNEL, Post(message=said("a")), "op1")
 
@@ -226,7 +226,7 @@ async def test_progress_makes_no_sound(chat: TelegramChat, server: BotServer) ->
 
 async def test_a_secret_that_shows_only_without_its_marks_does_not_leave(server: BotServer) -> None:
     async with TelegramChat(
-        BotApi(server.token, server.url), redact=lambda text: text.replace("hunter2", "•••")
+        BotApi(server.token, server.url), Notes(), redact=lambda text: text.replace("hunter2", "•••")
     ) as chat:
         await chat.post(
             CHANNEL, Post(message=Message(markdown="it is hun**ter2** now", is_foreign=True)), "op1"
@@ -263,7 +263,7 @@ async def test_the_token_is_in_no_error_and_no_log(
     server.faults += [Fault("sendMessage", kind) for kind in ("lost", "dropped", "status")]
     server.faults.append(Fault("sendMessage", "refused", f"Bad Request: https://x/bot{TOKEN}/sendMessage"))
     for url in (server.url, "http://127.0.0.1:9", "http://[bad"):
-        async with TelegramChat(BotApi(TOKEN, url, timeout_s=2)) as chat:
+        async with TelegramChat(BotApi(TOKEN, url, timeout_s=2), Notes()) as chat:
             assert TOKEN not in repr(chat.api) + repr(chat)
             for _ in range(4):
                 try:

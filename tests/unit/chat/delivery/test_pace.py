@@ -139,7 +139,7 @@ async def test_hundreds_that_may_have_been_sent_before_a_crash() -> None:
 
 async def test_conversations_without_an_unsure_operation_wait_for_no_look() -> None:
     b = Bench()
-    async with Sender(b.chat, b.clock, Editor(str)) as sender:
+    async with Sender(b.chat, b.clock, Editor(str), Notes()) as sender:
         asked = await _asked(b, 4, 50)
         unsure = Work(sender, b)
         for channel, roots in asked.items():

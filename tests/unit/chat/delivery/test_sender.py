@@ -24,6 +24,7 @@ from codebutler.domain.message import Button, Message, Option, Question, Questio
 from codebutler.domain.model import Operation, Post, Update, Upload
 from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
+from tests.notes import Notes
 
 C = "C1"
 LOST = ChatOutcomeUnknownError("time-out")
@@ -39,7 +40,7 @@ class Bench:
     def another(self) -> Sender:
         """A sender that knows nothing yet, as after a restart of the parent."""
         hide = partial(re.sub, "s3cret", "[redacted]")
-        return Sender(self.chat, self.clock, Editor(hide), rng=Random(1))
+        return Sender(self.chat, self.clock, Editor(hide), Notes(), rng=Random(1))
 
     def submit(
         self, op_id: str, operation: Operation, *, channel: str = C, unsure: bool = False

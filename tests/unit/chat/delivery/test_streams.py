@@ -54,7 +54,7 @@ class Stage:
     @asynccontextmanager
     async def life(self) -> AsyncIterator[Sender]:
         sender = Sender(
-            self.chat, self.clock, Editor(self._redact), rng=Random(1), detour=Detour(), notes=self.notes
+            self.chat, self.clock, Editor(self._redact), rng=Random(1), direct=Detour(), notes=self.notes
         )
         async with sender:
             yield sender

@@ -268,7 +268,7 @@ async def test_what_is_for_one_person_alone_is_shown_to_nobody_else() -> None:
 async def test_in_a_direct_conversation_it_is_simply_said() -> None:
     chat, clock = MemoryChat(lacks=("ephemeral",)), ManualClock()
     root = chat.say(DIRECT, "U1", "question")
-    async with Sender(chat, clock, Editor(str), rng=Random(1), detour=Detour()) as sender:
+    async with Sender(chat, clock, Editor(str), Notes(), rng=Random(1), direct=Detour()) as sender:
         await sender.submit(HOME, "op", Post(message=said("your key"), thread=root, only_for="U1"))
     assert chat.texts(DIRECT) == ["your key"]
 
@@ -290,7 +290,7 @@ async def test_a_whisper_that_may_be_one_again_says_so() -> None:
 async def test_nothing_is_streamed_where_it_cannot_be_or_could_not_be_found_again(lacks: str) -> None:
     chat, clock = MemoryChat(lacks=(lacks,)), ManualClock()
     root = chat.say(DIRECT, "U1", "question")
-    async with Sender(chat, clock, Editor(str), rng=Random(1), detour=Detour(), notes=Notes()) as sender:
+    async with Sender(chat, clock, Editor(str), rng=Random(1), direct=Detour(), notes=Notes()) as sender:
         sender.written(HOME, root, "It is all", whole=False)
         await clock.advance(10)
         assert await sender.submit(HOME, "op", Post(message=said("Fine."), thread=root, in_place=True))

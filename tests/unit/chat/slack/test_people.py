@@ -38,7 +38,7 @@ class Desk:
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
     made = Desk()
-    async with beside(made.people.run(made.chat.person), name="people"):
+    async with beside(made.people.run({"Slack": made.chat.person}), name="people"):
         yield made
 
 

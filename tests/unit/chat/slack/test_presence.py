@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from codebutler.chat.slack.presence import Checks, Presence
+from codebutler.chat.slack.presence import Presence
 from codebutler.chat.slack.socket import SocketState, SocketStatus
 from codebutler.domain.errors import ChatUnreachableError
 from codebutler.domain.refs import ConversationRef
@@ -80,8 +80,14 @@ class Watch:
 @asynccontextmanager
 async def watching() -> AsyncIterator[Watch]:
     watch = Watch()
-    checks = Checks(lambda: watch.line.status, watch.line.rebuild, watch.has_missed, watch.call)
-    presence = Presence(lambda: watch.channels, checks, watch.clock)
+    presence = Presence(
+        lambda: watch.channels,
+        lambda: watch.line.status,
+        watch.line.rebuild,
+        watch.has_missed,
+        watch.call,
+        watch.clock,
+    )
     task = asyncio.create_task(presence.run())
     try:
         yield watch

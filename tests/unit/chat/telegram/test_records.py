@@ -66,4 +66,4 @@ async def test_a_group_that_moved_keeps_its_name() -> None:
     again = MessageRecords(notes)
     await again.open()
     assert (again.channel(-1004), again.chat(-4)) == ("tg:-4", -1004)
-    assert again.ref(-1004, 1) > MessageRecords(None).ref(-4, 99_999)
+    assert again.ref(-1004, 1) > MessageRecords(Notes()).ref(-4, 99_999)

@@ -19,8 +19,7 @@ from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, 
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.agents.survey import Survey, survey_of
-from codebutler_worker.agents.versions import dotted, version_in
+from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
 from codebutler_worker.egress.access import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.port import Sandbox

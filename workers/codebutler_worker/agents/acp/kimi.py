@@ -6,8 +6,7 @@ import asyncio
 import logging
 import os
 import re
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -19,16 +18,22 @@ from codebutler.config.agent_sessions import kimi_sessions
 from codebutler.config.schema import KimiSection, PermissionMode, Price
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
-from codebutler_worker.agents import versions
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
 from codebutler_worker.agents.sessions import kept_here
-from codebutler_worker.agents.survey import Executable, Surroundings, executable
-from codebutler_worker.agents.versions import NODE_FLOOR, dotted, version_in
+from codebutler_worker.agents.survey import (
+    NODE_FLOOR,
+    SUPPORTED,
+    Executable,
+    Surroundings,
+    dotted,
+    executable,
+    version_in,
+)
 from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
-from codebutler_worker.sandbox.destinations import open_beneath
+from codebutler_worker.sandbox.destinations import regular_file
 from codebutler_worker.sandbox.person import as_owner, make_directories
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
@@ -218,7 +223,7 @@ def judge(said: str) -> str:
         )
     if version is None:
         raise AgentUnavailableError(f"`kimi --version` prints no version: install Kimi Code with `{INSTALL}`")
-    return versions.KIMI.judge(version)
+    return SUPPORTED["kimi"].judge(version)
 
 
 def judge_node(said: str) -> None:
@@ -246,9 +251,9 @@ async def ask_version(program: Executable, env: dict[str, str], repo: Path) -> s
     """
     before = as_owner(repo, *map(Path, program.argv))
     if Path(program.argv[0]).name == "node":
-        judge_node(await versions.KIMI.ask((*before, program.argv[0]), env))
+        judge_node(await SUPPORTED["kimi"].ask((*before, program.argv[0]), env))
     # Printing its version takes it more than a second.
-    return packaged(Path(program.argv[-1])) or await versions.KIMI.ask((*before, *program.argv), env)
+    return packaged(Path(program.argv[-1])) or await SUPPORTED["kimi"].ask((*before, *program.argv), env)
 
 
 def packaged(binary: Path) -> str:
@@ -300,18 +305,22 @@ _DECODER = msgspec.json.Decoder(WireLine)
 
 def length(root: Path, relative: str) -> int:
     """The size of the record, 0 if there is none. Blocking."""
-    return _opened(root, relative, lambda _, size: size) or 0
+    try:
+        with regular_file(root, relative) as file:
+            return file.seek(0, os.SEEK_END)
+    except OSError:
+        return 0
 
 
 def account(root: Path, relative: str, since_bytes: int, title: str, login: str) -> TurnRecord | None:
     """The record after ``since_bytes``; None if nothing can be read. Blocking."""
-
-    def read(descriptor: int, size: int) -> bytes:
-        begin = max(since_bytes, size - LIMIT_BYTES)
-        return os.pread(descriptor, LIMIT_BYTES, begin) if begin <= size else b""
-
-    data = _opened(root, relative, read)
-    return None if data is None else account_of(data, title, login)
+    try:
+        with regular_file(root, relative) as file:
+            file.seek(max(since_bytes, file.seek(0, os.SEEK_END) - LIMIT_BYTES))
+            data = file.read(LIMIT_BYTES)
+    except OSError:
+        return None
+    return account_of(data, title, login)
 
 
 def account_of(data: bytes, title: str, login: str) -> TurnRecord:
@@ -337,18 +346,3 @@ def account_of(data: bytes, title: str, login: str) -> TurnRecord:
             failed = (said.error or WireFailure()) if said.reason == "failed" else None
     verdict = judge_error(0, f"{failed.message} ({failed.code})", title, login) if failed else None
     return TurnRecord(into, out, calls, verdict, ended, cached)
-
-
-def _opened(root: Path, relative: str, use: Callable[[int, int], R]) -> R | None:
-    """The result of ``use`` on the file's descriptor and size; None if there is no such file."""
-    try:
-        descriptor = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(descriptor)
-        return use(descriptor, found.st_size) if stat.S_ISREG(found.st_mode) else None
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)

@@ -30,8 +30,15 @@ from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.sessions import kept_here
-from codebutler_worker.agents.survey import Survey, repository_says, survey_of
-from codebutler_worker.agents.versions import CLAUDE, Version, dotted, version_in
+from codebutler_worker.agents.survey import (
+    CLAUDE,
+    Survey,
+    Version,
+    dotted,
+    repository_says,
+    survey_of,
+    version_in,
+)
 from codebutler_worker.egress.access import new_token
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from codebutler_worker.agents.rehearsal import language
 from codebutler_worker.agents.rehearsal.language import Intent
-from codebutler_worker.programs.process import AgentProcess, Record
+from codebutler_worker.programs.process import Record, run_to_end
 from codebutler_worker.sandbox.destinations import status_beneath
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.outcome import ToolError
@@ -150,28 +150,12 @@ class Tools:
         except OSError as error:
             raise ToolError(f"{path}: {error.strerror}.") from error
 
-    async def _run(self, *argv: str, stdin: str | None = None) -> Printed:
-        launch = self._sandbox.wrap(argv, self._policy)
-        lines: list[bytes] = []
-        size = 0
-        async with await AgentProcess.spawn(launch, record=self._record) as process:
-            if stdin is not None:
-                await process.write_line(stdin.removesuffix("\n").encode())
-            process.close_stdin()
-            async for line in process.lines():
-                size += len(line) + 1
-                if size > MAX_OUTPUT_BYTES:
-                    lines.append(line[: MAX_OUTPUT_BYTES - size])
-                    break
-                lines.append(line)
-            else:
-                await process.wait()
-                await process.last_words()
-        if size > MAX_OUTPUT_BYTES:
-            return Printed(0, b"\n".join(lines).decode(errors="replace"), cut=True)
-        code = process.returncode if process.returncode is not None else 1
-        text = b"\n".join(lines).decode(errors="replace") if code == 0 else process.stderr_tail
-        return Printed(code, (code and process.limit_hit) or text)
+    async def _run(self, *argv: str, stdin: str = "") -> Printed:
+        launch, given = self._sandbox.wrap(argv, self._policy), stdin.removesuffix("\n").encode()
+        ended = await run_to_end(launch, stdin=given, limit_bytes=MAX_OUTPUT_BYTES, record=self._record)
+        if ended.code:
+            return Printed(ended.code, ended.limit_hit or ended.stderr)
+        return Printed(0, ended.output.decode(errors="replace"), cut=ended.cut)
 
 
 def _whole_lines(output: Printed) -> list[str]:

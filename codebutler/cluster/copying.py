@@ -1,0 +1,105 @@
+"""Everything that one set of NATS servers keeps for us, copied to another: a server that was alone takes its streams
+into no cluster.
+
+By the servers' own snapshots, so that each message keeps its place: epochs are such places, and a later one has to be
+a higher one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64decode
+from typing import Any
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from codebutler.cluster.connection import connected_client
+from codebutler.cluster.host import BEAT_S
+from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.readings import read_streams
+from codebutler.cluster.streams import OURS
+from codebutler.cluster.subjects import GATEWAY, LEADER_BUCKET, questions_of
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
+
+CHUNK_BYTES = 128 * 2**10
+LISTEN_S = 2 * BEAT_S
+PATIENCE_S = 30.0
+
+
+async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -> dict[str, int]:
+    """The streams with their messages, counted. Nothing may use either of them. Raises CodeButlerError."""
+    try:
+        async with (
+            connected_client(old, clock, PATIENCE_S) as (source, _),
+            connected_client(new, clock, PATIENCE_S) as (target, _),
+        ):
+            await _refuse_used(source)
+            if there := await _names(target):
+                raise CodeButlerError(
+                    f"the new servers have streams already ({', '.join(there)}): nothing was copied"
+                )
+            return {name: await _copy(source, target, name) for name in await _names(source)}
+    except (NatsError, OSError) as error:
+        raise CodeButlerError(f"NATS: {error or type(error).__name__}") from error
+
+
+async def _names(client: Client) -> list[str]:
+    return sorted(each.name for each in await read_streams(client) if each.name.startswith(OURS))
+
+
+async def _refuse_used(source: Client) -> None:
+    """What is said to the old servers from now on would be lost."""
+    heard: set[str] = set()
+    subscription = await source.subscribe(questions_of("*"))
+    try:
+        async with asyncio.timeout(LISTEN_S):
+            while True:
+                heard.add((await subscription.next_msg(LISTEN_S)).subject.rpartition(".")[2])
+    except TimeoutError:
+        await subscription.unsubscribe()
+    if heard:
+        raise CodeButlerError(f"stop `codebutler host` on {', '.join(sorted(heard))} first")
+    asked = json.dumps({"last_by_subj": f"$KV.{LEADER_BUCKET}.{GATEWAY}"}).encode()
+    found = await _asked(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", asked)
+    if "message" in found and b"KV-Operation" not in b64decode(
+        found["message"].get("hdrs", "")
+    ):  # it was let go of
+        raise CodeButlerError(
+            "a gateway leads, or has ended just now: stop `codebutler gateway`, and repeat this"
+        )
+
+
+async def _copy(source: Client, target: Client, name: str) -> int:
+    chunks = source.new_inbox()
+    subscription = await source.subscribe(chunks)
+    wanted = {"deliver_subject": chunks, "no_consumers": False, "chunk_size": CHUNK_BYTES}
+    taken = await _done(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
+    stream = json.dumps({"config": taken["config"], "state": taken["state"]}).encode()
+    place = (await _done(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
+    while (chunk := await subscription.next_msg(PATIENCE_S)).data:
+        if said := (await target.request(place, chunk.data, timeout=PATIENCE_S)).data:
+            raise CodeButlerError(f"{name} cannot be restored: {said.decode(errors='replace')}")
+        if chunk.reply:  # it wants to hear that there is room for more
+            await source.publish(chunk.reply, b"")
+    await subscription.unsubscribe()
+    count: int = (await _done(target, place, b""))["state"]["messages"]
+    if count != taken["state"]["messages"]:
+        raise CodeButlerError(
+            f"{name} was not restored completely: {count} of {taken['state']['messages']} messages"
+        )
+    return count
+
+
+async def _done(client: Client, subject: str, body: bytes) -> dict[str, Any]:
+    answer = await _asked(client, subject, body)
+    if "error" in answer:
+        raise CodeButlerError(f"{subject}: {answer['error'].get('description', answer['error'])}")
+    return answer
+
+
+async def _asked(client: Client, subject: str, body: bytes) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((await client.request(subject, body, timeout=PATIENCE_S)).data)
+    return answer

@@ -1,0 +1,61 @@
+"""On which host each repository is: what all gateways know of it, and the registry of this one.
+
+A stand-by's registry is another file. So a move is noted for all gateways, and each that begins to lead writes it into
+its own registry.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from codebutler.config.registry import Registry, RepoEntries, find
+from codebutler.config.registry import replace as replaced
+from codebutler.domain.refs import NO_PERSON, PersonRef
+from codebutler.intake.records import Kept, Notes
+
+
+class RepoHosts(Struct, frozen=True, kw_only=True):
+    """Where a repository is: ``host``, "" = as registered, and which it was on ``before``. It is on its way ``to``
+    another one, or what it ``left`` is being taken over. ``force``: without waiting; ``key`` and ``user``: of the
+    request."""
+
+    host: str = ""
+    before: tuple[str, ...] = ()
+    to: str = ""
+    left: str = ""
+    force: bool = False
+    key: str = ""
+    user: PersonRef = NO_PERSON
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a move has begun, and is not done."""
+        return bool(self.to or self.left)
+
+    def moved(self, old: str) -> RepoHosts:
+        """It has left ``old``."""
+        before = (*(each for each in self.before if each not in (old, self.to)), old)
+        return replace(self, host=self.to, before=before, to="", left=old)
+
+
+def place_of(notes: Notes, repo: str) -> Kept[RepoHosts]:
+    """The note of a repository."""
+    return Kept(notes, f"host of {repo}", RepoHosts())
+
+
+async def adopt(registry: Registry, notes: Notes) -> None:
+    """Write the moves that other gateways made into this one's registry. Raises StoreError, CodeButlerError."""
+    for entry in registry.load():
+        if entry.host:
+            known = await place_of(notes, entry.name).open()
+            if entry.host in known.before:
+                registry.update(partial(placed, name=entry.name, host=known.host))
+
+
+def placed(entries: RepoEntries, name: str, host: str) -> RepoEntries:
+    """With that repository on ``host``. Raises RegistryError."""
+    entry = find(entries, name)
+    return replaced(entries, replace(entry, path=f"{host}:{entry.path.partition(':')[2]}"))
