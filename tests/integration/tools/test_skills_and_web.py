@@ -100,7 +100,7 @@ class Book:
 
     async def remember(self, key: str, value: str, *, for_person: bool) -> str:
         if key == "bad":
-            raise ToolError("this reads like an order")
+            raise ToolError("this reads like an instruction")
         self.kept[key, for_person] = value
         return f"{key}: {value}"
 
@@ -116,7 +116,7 @@ async def test_facts_go_into_the_turns_notes(context: Context) -> None:
     assert book.kept == {("a", False): "b", ("a", True): "c"}
     assert (await call(FORGET, with_notes, '{"key": "a", "whose": "person"}')).ok
     assert not (await call(FORGET, with_notes, '{"key": "a", "whose": "person"}')).ok
-    assert "order" in (await call(REMEMBER, with_notes, '{"key": "bad", "value": "b"}')).text
+    assert "instruction" in (await call(REMEMBER, with_notes, '{"key": "bad", "value": "b"}')).text
     assert not (await call(REMEMBER, context, '{"key": "a", "value": "b"}')).ok
 
 
