@@ -57,8 +57,8 @@ class Pace:
     past_channels: int = 20
     burst_channels: int = 50
     storm_messages: int = 240
-    cluster_hosts: int = 8
-    cluster_repos: int = 25
+    cluster_hosts: int = 20
+    cluster_repos: int = 100
     verbose: bool = False
 
 

@@ -28,7 +28,7 @@ from codebutler.domain.refs import MessageRef
 from codebutler.intake.intake import Outcome
 from codebutler.intake.repos import Served
 from codebutler.observe.chain import AuditAct
-from codebutler.observe.ledger import LedgerRow, Period
+from codebutler.observe.ledger import Period
 from codebutler.observe.ring import LineFormatter, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import beside
@@ -42,6 +42,7 @@ from codebutler.protocol.conversations import (
     ThreadTold,
     Told,
 )
+from codebutler.protocol.runs import LedgerRow
 from codebutler.schedule.jobs import Hook
 from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses

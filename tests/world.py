@@ -120,6 +120,9 @@ class Books:
     async def reported(self, repo: RepoSettings, report: HostReport) -> None:
         raise NotImplementedError
 
+    def runs_known(self, repo: RepoSettings) -> str | None:
+        return None
+
     async def settle(self, seq: int) -> None:
         await self._journal.settle(seq)
 

@@ -19,8 +19,10 @@ from codebutler.cli.output import print_json, print_table, say, warn
 from codebutler.config.registry import Registry, find
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
-from codebutler.observe.ledger import LedgerRow, Period, day_of, period, read
+from codebutler.observe.hosted_runs import read_hosted
+from codebutler.observe.ledger import Period, day_of, period, read
 from codebutler.observe.sums import total, words
+from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import amount, thousands
 
 DEFAULT = "30d"
@@ -64,7 +66,7 @@ def ledger(
     elif as_csv:
         sys.stdout.write(to_csv(rows))
     elif not rows:
-        say("No runs in this time. `codebutler ledger --since 365d` looks further back.")
+        say("No runs in this period. `codebutler ledger --since 365d` looks further back.")
     else:
         print_table(HEADER, [_cells(row, during) for row in rows])
         say()
@@ -87,7 +89,10 @@ def _read(during: Period, name: str) -> list[LedgerRow]:
     failures: list[str] = []
     for entry in chosen:
         try:
-            found += read(entry.name, Path(entry.path), during)
+            if entry.host:
+                found += read_hosted(home().hosted_runs, entry.name, during)
+            else:
+                found += read(entry.name, Path(entry.path), during)
         except StoreError as error:
             failures.append(f"{entry.name} is skipped: {error}")
     if failures and len(failures) == len(chosen):

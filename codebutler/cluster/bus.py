@@ -108,7 +108,7 @@ class Bus:
     async def reconnect(self) -> None:
         """To another server: the one we are connected to may be cut off from the others."""
         if self._client.is_connected:
-            log.warning("NATS: no answer; trying another server")
+            log.warning("NATS: no answer, trying another server")
             await self._client.force_reconnect()
 
     # What is kept: streams
@@ -165,7 +165,7 @@ class Bus:
 
     async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
         """What the durable consumer has, for ever; what is not acknowledged comes again."""
-        parts = BodyParts()
+        parts, wait_s = BodyParts(), RETRY_S
         subscription = await cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
         try:
             while True:
@@ -174,11 +174,17 @@ class Bus:
                 except (NatsError, OSError) as error:
                     if self._client.is_closed:
                         return
-                    # ServiceUnavailableError: the gateway has not made the consumer yet.
-                    if not isinstance(error, TimeoutError | ServiceUnavailableError):
+                    # ServiceUnavailableError: the gateway has not made the consumer yet. It may have to make thousands,
+                    # and is not to be asked for them all the time.
+                    if isinstance(error, TimeoutError):
+                        wait_s = RETRY_S
+                        continue
+                    if not isinstance(error, ServiceUnavailableError):
                         log.warning("NATS: %s; trying again", error or type(error).__name__)
-                    await self.clock.sleep(0 if isinstance(error, TimeoutError) else RETRY_S)
+                    await self.clock.sleep(wait_s)
+                    wait_s = min(LONGEST_RETRY_S, wait_s * 2)
                     continue
+                wait_s = RETRY_S
                 for message in messages:
                     if whole := parts.whole(message):
                         yield _delivered(whole)

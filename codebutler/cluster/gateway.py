@@ -92,6 +92,8 @@ class HostWorkers:
         self._streams: set[str] = set()
         """Hosts whose stream is there."""
         self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
+        self._urgent = asyncio.Semaphore(PREPARED_AT_ONCE)
+        """For those that have an event: they do not wait for thousands that have none."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
@@ -131,6 +133,9 @@ class HostWorkers:
         remote = HostedRepo(repo)
         self._remotes[repo.name] = self._channels[repo.channel_id] = remote
         remote.task = self._tasks.start(self._deliver(remote), name=f"events for {repo.name}")
+        self._tasks.start(
+            self._prepare(remote.host, repo.name, self._preparing), name=f"consumer of {repo.name}"
+        )
         self._listen_to(remote.host)
 
     def _listen_to(self, host: str) -> None:
@@ -209,7 +214,7 @@ class HostWorkers:
             ) from error
         done = self._done.decode(body)
         if not isinstance(done.told, kind):
-            raise CodeButlerError(done.problem or "the host gave another answer")
+            raise CodeButlerError(done.problem or "the host gave an unexpected answer")
         return done.told
 
     def down(self, name: str) -> str:
@@ -279,8 +284,7 @@ class HostWorkers:
     # Events on their way to the hosts
 
     async def _deliver(self, remote: HostedRepo) -> None:
-        prepared = remote.host
-        await self._prepare(prepared, remote.repo.name)
+        prepared = ""
         while True:
             entry = await remote.waiting.get()
             if (host := remote.host) != prepared:
@@ -300,8 +304,8 @@ class HostWorkers:
                 log.warning("event %d stays in the journal: %s", entry.seq, error)
             remote.known.discard(entry.seq)
 
-    async def _prepare(self, host: str, repo: str) -> None:
-        async with self._preparing:
+    async def _prepare(self, host: str, repo: str, turn: asyncio.Semaphore | None = None) -> None:
+        async with turn or self._urgent:
             if host not in self._streams:
                 await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
                 self._streams.add(host)
@@ -319,16 +323,16 @@ class HostWorkers:
             event=entry.event,
             request=entry.request,
             received_at=entry.received_at,
+            trace=entry.trace,
         )
-        subject = events_to(remote.host, remote.repo.name)
-        await self._bus.publish(subject, encode(event), f"{epoch} {entry.event.key}")
+        subject, key = events_to(event.host, event.repo), f"{epoch} {entry.event.key}"
+        await self._bus.publish(subject, encode(event), key)
 
     async def _untaken(self, host: str) -> Mapping[str, int]:
         """Events in the host's stream, by repository. Raises BusError."""
         counts = await self._bus.counts(stream_in(host), events_to(host, "*"))
-        return {
-            each.name: count for each in self._of(host) if (count := counts.get(events_to(host, each.name)))
-        }
+        found = {each.name: counts.get(events_to(host, each.name), 0) for each in self._of(host)}
+        return {name: count for name, count in found.items() if count}
 
     # What the hosts say
 
@@ -352,7 +356,7 @@ class HostWorkers:
             not is_here
             or not may(admitted(call.event.user), "see", Where(repo.config, repo.channel_id)).allowed
         ):
-            raise ChatError("its author may not say it any more", DROPPED)
+            raise ChatError("its author is no longer allowed to send it", DROPPED)
 
     async def _asked(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]
@@ -369,12 +373,10 @@ class HostWorkers:
                 log.warning("news of %s: %s", host, error)
             return
         remote = self._remotes.get(news.repo)
-        if (
-            remote is not None
-            and remote.host == host
-            and news.epoch == await self._authority.hosts.epoch_of(host)
-        ):
-            self._services.show(remote.repo, news.news)
+        if remote is None or remote.host != host:
+            return
+        if news.epoch == await self._authority.hosts.epoch_of(host):
+            self._services.show(remote.repo, news.told(self._clock.now()))
 
     def _heard(self, host: str, beat: Beat) -> None:
         self._fleet.heard(host, beat, self._remotes.values())

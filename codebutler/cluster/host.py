@@ -86,7 +86,7 @@ class HostLink:
         self._workers = workers
         self._local = local
         self._clock = clock
-        self._digest = self._waits = self._totals = ""
+        self._digest = self._waits = self._totals = self._runs = ""
         self._given: tuple[RepoSettings, ...] = ()
         self._served: dict[str, RepoSettings] = {}
         self._missing: tuple[RepoRow, ...] = ()
@@ -168,6 +168,7 @@ class HostLink:
             leaves=leaves,
             release=VERSION,
             totals=self._totals,
+            runs=self._runs,
             has=self._registered,
         )
 
@@ -175,7 +176,7 @@ class HostLink:
         body = await self._bus.ask(questions_of(self._standing.host), encode(self._report()))
         reply = self._replies.decode(body)
         if reply.epoch < self._standing.gateway_epoch:
-            log.warning("refused a gateway whose lease is over (%d)", reply.epoch)
+            log.warning("refused a gateway whose lease has expired (%d)", reply.epoch)
         elif isinstance(reply, Refused) and (self._standing.epoch or not reply.for_now):
             raise LeaseLostError(f"the gateway refuses this host: {reply.why}")
         elif isinstance(reply, Refused):
@@ -195,6 +196,9 @@ class HostLink:
         if granted.totals is not None:
             self._services.totals, self._totals = granted.totals, granted.totals_known
             self._workers.tell_total()
+        if granted.runs is not None:
+            self._services.runs, self._runs = granted.runs, granted.runs_known
+            self._services.on_runs()
         if granted.repos is not None:
             self._given, self._digest = granted.repos, granted.digest
             self._assigned.set()
@@ -231,7 +235,7 @@ class HostLink:
                             await self._take(message, delivered.seq)
                     except CodeButlerError as error:
                         # Not acknowledged: it comes again.
-                        log.warning("an event of %s waits: %s", name, error)
+                        log.warning("an event for %s is waiting: %s", name, error)
                         continue
                 await delivered.ack()
 
@@ -245,7 +249,7 @@ class HostLink:
             return
         stored = self._services.stored(seq)
         event = self._dated(message)
-        entry = Entry(seq, event.channel, event, message.request, message.received_at)
+        entry = Entry(seq, event.channel, event, message.request, message.received_at, trace=message.trace)
         try:
             self._workers.deliver(entry)
             await stored.wait()

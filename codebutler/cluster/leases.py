@@ -22,8 +22,10 @@ LOOK_S = 1.0
 MARGIN_S = 1.0
 UNANSWERED = 2
 """So many requests: perhaps the server that we are connected to is cut off from the others."""
+STUCK_S = 20.0
+"""A gateway whose event loop does nothing for so long leads no more, though its lease is renewed beside it."""
 HOST_TTL_S = 10.0
-HELD = "another process is this host: end it, or wait until it has been silent for {0:g} s"
+HELD = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
 
 
 class LeaseLostError(CodeButlerError):
@@ -31,7 +33,8 @@ class LeaseLostError(CodeButlerError):
 
 
 class Leadership:
-    """The gateway's lease, once it is held; ``instance`` names this process."""
+    """The gateway's lease, once it is held; ``instance`` names this process. It may be acquired and renewed in a loop
+    of its own: the epoch, and whether it is held, may be read in any thread."""
 
     def __init__(self, bus: Bus, bucket: KeyBucket, instance: str, clock: Clock, ttl_s: float) -> None:
         self.epoch = 0
@@ -42,6 +45,9 @@ class Leadership:
         self._ttl_s = ttl_s
         self._revision = 0
         self._until_s = 0.0
+        self._alive_s: float | None = None
+        self.reconnections = 0
+        """How often NATS did not answer, so that another server was tried."""
 
     @classmethod
     async def candidate(
@@ -60,6 +66,10 @@ class Leadership:
         """Whether nobody else can lead yet."""
         return self._clock.boottime() < self._until_s
 
+    def alive(self) -> None:
+        """The event loop of the gateway runs. Once called, the lease is lost unless it is called again and again."""
+        self._alive_s = self._clock.boottime()
+
     async def acquire(self) -> None:
         """Wait until nobody leads, and lead."""
         for attempt in count(1):
@@ -71,7 +81,7 @@ class Leadership:
                     return
             except BusError:
                 if attempt % UNANSWERED == 0:
-                    await self._bus.reconnect()
+                    await self._reconnect()
             await self._clock.sleep(LOOK_S)
 
     async def keep(self) -> None:
@@ -82,19 +92,25 @@ class Leadership:
             asked_s = self._clock.boottime()
             if asked_s >= self._until_s:
                 raise LeaseLostError("this gateway could not renew its lease in time")
+            if self._alive_s is not None and asked_s - self._alive_s > STUCK_S:
+                raise LeaseLostError(f"this gateway did nothing for {STUCK_S:g} s")
             try:
                 async with asyncio.timeout(min(RENEW_S, self._until_s - asked_s)):
                     revision = await self._written(self._revision)
             except (BusError, TimeoutError):
                 unanswered += 1
                 if unanswered % UNANSWERED == 0:
-                    await self._bus.reconnect()
+                    await self._reconnect()
                 continue
             unanswered = 0
             if revision is None:
                 self._until_s = 0.0
                 raise LeaseLostError("another gateway leads")
             self._revision, self._until_s = revision, asked_s + self._ttl_s - MARGIN_S
+
+    async def _reconnect(self) -> None:
+        self.reconnections += 1
+        await self._bus.reconnect()
 
     async def _written(self, last: int | None) -> int | None:
         """As ``KeyBucket.put``. An earlier attempt may have had effect without our knowing: then it is written again,
@@ -152,7 +168,7 @@ class HostLeases:
                 epoch = await self._bucket.put(host, instance, holder.epoch if holder else None)
                 if epoch is None:
                     self._holders.pop(host, None)
-                    raise LeaseLostError("another process has just become this host")
+                    raise LeaseLostError("another process has just started as this host")
                 holder = Holder(instance, epoch, now_s)
             self._holders[host] = Holder(instance, holder.epoch, now_s)
             return holder.epoch

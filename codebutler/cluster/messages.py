@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ProtocolError
@@ -20,16 +20,9 @@ from codebutler.domain.version import VERSION
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.conversations import Told
 from codebutler.protocol.hosts import HostReport
-from codebutler.protocol.messages import (
-    ID,
-    Budget,
-    Doing,
-    Live,
-    Overview,
-    TotalUse,
-    TurnEnded,
-    TurnStarted,
-)
+from codebutler.protocol.messages import ID, TotalUse, TurnEnded
+from codebutler.protocol.spans import Traced
+from codebutler.supervisor.port import News as Reported
 from codebutler.supervisor.supervisor import RepoRow
 
 CLUSTER_VERSION = 1
@@ -53,13 +46,15 @@ class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class EventForHost(_ClusterMessage, frozen=True, tag="event"):
-    """An accepted event of a repository; acknowledged once the worker has it in its store."""
+    """An accepted event of a repository; acknowledged once the worker has it in its store. ``trace``: the context of
+    the event's trace, "" without one."""
 
     host: str
     repo: str
     event: Event
     request: Request
     received_at: datetime
+    trace: str = ""
 
 
 class CallAnswer(_ClusterMessage, frozen=True, tag="answer"):
@@ -130,10 +125,22 @@ Call = SendCall | EndedCall | DownCall | ReturnedCall | ReportCall
 
 
 class HostNews(_ClusterMessage, frozen=True, tag="news"):
-    """What a worker reports as it happens."""
+    """What a worker reports as it happens. With times in it: ``at`` is now by the host's clock, in nanoseconds since
+    the epoch."""
 
     repo: str
-    news: Budget | Doing | Live | Overview | TurnStarted
+    news: Reported
+    at: int = 0
+
+    def told(self, now: datetime) -> Reported:
+        """The news, with its times by our clock, which is ``now``."""
+        if not isinstance(self.news, Traced):
+            return self.news
+        by = int(now.timestamp() * 1_000_000) * 1000 - self.at
+        spans = tuple(
+            structs.replace(each, began=each.began + by, ended=each.ended + by) for each in self.news.spans
+        )
+        return structs.replace(self.news, spans=spans)
 
 
 class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
@@ -150,8 +157,9 @@ class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
     """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
     the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
-    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has. ``has``: the names of all
-    repositories registered there, whether they are its own or not; None if it does not say."""
+    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has; ``runs``: likewise.
+    ``has``: the names of all repositories registered there, whether they are its own or not; None if it does not
+    say."""
 
     version: int
     instance: ID
@@ -161,6 +169,7 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
     leaves: bool = False
     release: Annotated[str, Meta(max_length=40)] = ""
     totals: Annotated[str, Meta(max_length=200)] = ""
+    runs: Annotated[str, Meta(max_length=200)] = ""
     has: tuple[RepoName, ...] | None = None
 
 
@@ -186,13 +195,16 @@ HostQuestion = Beat | FetchQuestion | ThreadQuestion
 
 class Granted(_ClusterMessage, frozen=True, tag="granted"):
     """The host's ``host_epoch``; and its repositories, and for each that has a budget with all others what those have
-    used, unless it knows that already. ``totals_known`` names this state of them."""
+    used, unless it knows that already. ``totals_known`` names this state of them. ``runs``: of which runs the gateway
+    knows, by repository, unless the host was told by this gateway for these repositories; ``runs_known`` names that."""
 
     host_epoch: int
     digest: str
     repos: tuple[RepoSettings, ...] | None = None
     totals: dict[str, TotalUse] | None = None
     totals_known: str = ""
+    runs: dict[str, str] | None = None
+    runs_known: str = ""
 
 
 class Refused(_ClusterMessage, frozen=True, tag="refused"):

@@ -164,6 +164,7 @@ class HostQuestions:
         repos = tuple(assigned(each) for each in self._repos(host))
         digest = digest_of(repos)
         known, totals = digest == beat.known, f"{epoch} {self._states} {digest}"
+        runs = f"{epoch} {digest}"
         return Granted(
             epoch=epoch,
             host_epoch=host_epoch,
@@ -171,7 +172,13 @@ class HostQuestions:
             repos=None if known else repos,
             totals=None if beat.totals == totals else self._totals_of(host, digest),
             totals_known=totals,
+            runs=None if beat.runs == runs else self._runs_of(host),
+            runs_known=runs,
         )
+
+    def _runs_of(self, host: str) -> dict[str, str]:
+        found = {each.name: self._services.runs_known(each) for each in self._repos(host)}
+        return {name: ended for name, ended in found.items() if ended is not None}
 
     def _totals_of(self, host: str, digest: str) -> dict[str, TotalUse]:
         key = (host, digest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ from codebutler.supervisor.port import News as Reported
 
 WAITS = 10
 """Questions for one piece of a file, each waiting some seconds."""
-FENCED = "this host's lease is over"
+FENCED = "this host's lease has expired"
 
 
 @dataclass
@@ -72,6 +73,11 @@ class HostServices:
         self.total_here: Callable[[RepoSettings], TotalUse | None] = lambda _: None
         self.used: Callable[[str], None] = lambda _: None
         """Called with a repository that has used something."""
+        self.runs: Mapping[str, str] = {}
+        self.on_runs: Callable[[], None] = lambda: None
+        """Called when the gateway has said which runs it knows."""
+        self.on_sent: Callable[[str], None] = lambda _: None
+        """Called with a repository that has said something, or ended a run."""
         self._bus = bus
         self._standing = standing
         self._answers: dict[str, asyncio.Future[CallAnswer]] = {}
@@ -94,7 +100,9 @@ class HostServices:
             operation=operation,
             unsure=unsure,
         )
-        return (await self.call(call)).ref
+        ref = (await self.call(call)).ref
+        self.on_sent(repo.name)
+        return ref
 
     async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
         """A file, piece by piece. Raises ChatError."""
@@ -117,14 +125,14 @@ class HostServices:
         return self.totals.get(repo.name) or self.total_here(repo)
 
     def show(self, repo: RepoSettings, news: Reported) -> None:
-        """Best effort. A gateway has no traces of its hosts' runs."""
-        if isinstance(news, Traced):
-            return
+        """Best effort."""
         if isinstance(news, Budget | Overview):
             self._latest[repo.name, type(news)] = repo, news
         if isinstance(news, Budget):
             self.used(repo.name)
-        told = HostNews(epoch=self._standing.epoch, repo=repo.name, news=news)
+            self.on_sent(repo.name)
+        at = time.time_ns() if isinstance(news, Traced) else 0
+        told = HostNews(epoch=self._standing.epoch, repo=repo.name, news=news, at=at)
         self._tasks.start(self._bus.tell(news_of(self._standing.host), encode(told)), name="news")
 
     async def thread(
@@ -141,6 +149,7 @@ class HostServices:
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """Returns once the gateway has passed it on."""
         self.used(repo.name)
+        self.on_sent(repo.name)
         call = EndedCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, ended=ended)
         await self.call(call)
 
@@ -149,6 +158,10 @@ class HostServices:
         await self.call(
             ReportCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, report=report)
         )
+
+    def runs_known(self, repo: RepoSettings) -> str | None:
+        """As the gateway says."""
+        return self.runs.get(repo.name)
 
     async def settle(self, seq: int) -> None:
         """The event that came as ``seq`` is on this disk."""

@@ -51,6 +51,11 @@ class Home:
         return self.root / "journal.db"
 
     @property
+    def hosted_runs(self) -> Path:
+        """What hosts have told a gateway of their runs."""
+        return self.root / "hosted-runs.db"
+
+    @property
     def dashboard_key(self) -> Path:
         """The key to the dashboard; kept so that open pages work after a restart."""
         return self.root / "dashboard.key"

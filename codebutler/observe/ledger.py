@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
-
-from msgspec import Struct
 
 from codebutler.config.chats import message_url
 from codebutler.config.paths import RepoPaths
@@ -24,11 +23,14 @@ from codebutler.domain.errors import StoreDamagedError
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
 from codebutler.platform import sqlitefile
 from codebutler.protocol.messages import MAX_COUNT, DayUse
+from codebutler.protocol.runs import LedgerRow
 
 UNDER_WAY = ("queued", "running", "waiting")
 CONTINUED = "continued"
 """The outcome of a run that another one continued; the store's reason for ending it."""
 MAX_DAYS = 3650
+LAST = "9999"
+"""After every moment."""
 MAX_NUMBER = 1e15
 T = TypeVar("T")
 _PERIOD = re.compile(r"(?P<days>[1-9][0-9]{0,3})d|(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})")
@@ -37,33 +39,6 @@ _TEXTS = (
     "checks", "channel_id", "thread", "tree_before", "tree_after",
 )  # fmt: skip
 _NUMBERS = ("input_tokens", "output_tokens", "cost_usd", "worked_s", "files")
-
-
-class LedgerRow(Struct, frozen=True, kw_only=True):
-    """A run, or (without ``run``) a model request of ours. ``at`` and ``ended`` are ISO 8601 in UTC. ``cost_usd`` None:
-    the agent did not say; ``files`` None: unknown. ``duration_s`` is its agent's working time. ``link``: where people
-    see its thread, "" if the chat has no such address."""
-
-    repo: str
-    run: str
-    at: str
-    ended: str
-    user: PersonRef
-    job: str
-    agent: str
-    model: str
-    session: str
-    outcome: str
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
-    duration_s: float
-    files: int | None
-    commits: tuple[str, ...]
-    checks: str
-    channel: ConversationRef
-    thread: str
-    link: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +105,22 @@ def read(repo: str, path: Path, during: Period) -> list[LedgerRow]:
     """
 
     def ask(connection: sqlite3.Connection) -> list[LedgerRow]:
-        return [*_turns(connection, repo, during), *_expenses(connection, repo, during)]
+        ends = during.ends
+        return [*_turns(connection, repo, "started_at", ends), *_expenses(connection, repo, ends)]
 
     return sorted(_answer(path, ask) or [], key=lambda row: row.at)
+
+
+def ended_since(repo: str, path: Path, moment: str, most: int) -> list[LedgerRow]:
+    """Runs and requests that ended at ``moment`` (as stores write it, "" = ever) or later, in that order: the first
+    ``most`` of them. Blocks. Raises StoreError."""
+
+    def ask(connection: sqlite3.Connection) -> list[LedgerRow]:
+        ends = (moment, LAST)
+        runs = islice(_turns(connection, repo, "finished_at", ends), most)
+        return [*runs, *islice(_expenses(connection, repo, ends), most)]
+
+    return sorted(_answer(path, ask) or [], key=lambda row: row.ended)[:most]
 
 
 def used(path: Path, during: Period) -> dict[date, dict[str, DayUse]]:
@@ -168,10 +156,12 @@ def _answer(path: Path, ask: Callable[[sqlite3.Connection], T]) -> T | None:
         raise StoreDamagedError(f"{store}: its rows cannot be read: {error}") from error
 
 
-def _turns(connection: sqlite3.Connection, repo: str, during: Period) -> Iterator[LedgerRow]:
-    for row in _rows(connection, "turns", "started_at", during, (*_TEXTS, *_NUMBERS)):
+def _turns(
+    connection: sqlite3.Connection, repo: str, moment: str, ends: tuple[str, str]
+) -> Iterator[LedgerRow]:
+    for row in _rows(connection, "turns", moment, ends, (*_TEXTS, *_NUMBERS)):
         text = {name: _text(row[name]) for name in _TEXTS}
-        if text["state"] in UNDER_WAY:
+        if text["state"] in UNDER_WAY or not text["started_at"]:
             continue
         continued = text["state"] == "stopped" and text["reason"] == CONTINUED
         files = None if row["files"] is None else _count(row["files"])
@@ -180,7 +170,7 @@ def _turns(connection: sqlite3.Connection, repo: str, during: Period) -> Iterato
         yield LedgerRow(
             repo=repo,
             run=text["id"],
-            at=_moment(text["started_at"]),
+            at=as_moment(text["started_at"]),
             ended=text["finished_at"],
             user=PersonRef(text["user_id"]),
             job=text["job"],
@@ -201,15 +191,15 @@ def _turns(connection: sqlite3.Connection, repo: str, during: Period) -> Iterato
         )
 
 
-def _expenses(connection: sqlite3.Connection, repo: str, during: Period) -> Iterator[LedgerRow]:
+def _expenses(connection: sqlite3.Connection, repo: str, ends: tuple[str, str]) -> Iterator[LedgerRow]:
     """Our own model requests."""
     names = ("purpose", "conversation", "model", "input_tokens", "output_tokens", "cost_usd", "at")
-    for row in _rows(connection, "expenses", "at", during, names):
+    for row in _rows(connection, "expenses", "at", ends, names):
         channel, _, thread = _text(row["conversation"]).rpartition(":")
         yield LedgerRow(
             repo=repo,
             run="",
-            at=_moment(row["at"]),
+            at=as_moment(row["at"]),
             ended=_text(row["at"]),
             user=NO_PERSON,
             job="",
@@ -231,16 +221,20 @@ def _expenses(connection: sqlite3.Connection, repo: str, during: Period) -> Iter
 
 
 def _rows(
-    connection: sqlite3.Connection, table: str, moment: str, during: Period, names: Iterable[str]
-) -> list[sqlite3.Row]:
+    connection: sqlite3.Connection,
+    table: str,
+    moment: str,
+    ends: tuple[str, str],
+    names: Iterable[str],
+) -> Iterable[sqlite3.Row]:
     """Rows of one of our tables; a column that an older store lacks is NULL."""
     known = _columns(connection, table)
     if moment not in known:
-        return []
+        return ()
     # The names are our own constants.
     columns = ", ".join(name if name in known else f"NULL AS {name}" for name in names)
     query = f"SELECT {columns} FROM {table} WHERE {moment} >= ? AND {moment} < ? ORDER BY {moment}, rowid"  # noqa: S608 - constants
-    return connection.execute(query, during.ends).fetchall()
+    return connection.execute(query, ends)
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
@@ -287,8 +281,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _moment(value: Any) -> str:
-    """Raises ValueError."""
+def as_moment(value: Any) -> str:
+    """As stores write it, in UTC. Raises ValueError, OverflowError."""
     return datetime.fromisoformat(_text(value)).astimezone(UTC).isoformat(timespec="microseconds")
 
 

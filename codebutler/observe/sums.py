@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from types import MappingProxyType
 
-from codebutler.observe.ledger import LedgerRow, Period, day_of
+from codebutler.observe.ledger import Period, day_of
 from codebutler.protocol.messages import MAX_COUNT, DayUse
+from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import amount
 
 

@@ -198,7 +198,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     provenance = Provenance(Registry(given.home))
     files = JobFiles(
         lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs),
-        lambda: weekly_jobs(() if given.serves_hosts else repos.table.served),  # hosts have their own ledgers
+        lambda: weekly_jobs(repos.table.served),
     )
     scheduler = Scheduler(parts.notes, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)

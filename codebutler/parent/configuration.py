@@ -58,10 +58,11 @@ class Configuration:
 
     async def _reload(self) -> str:
         to_restart = self._use_tokens()
-        table = RepoTable.read(self._home, self._env, of_hosts=self._parts.given.serves_hosts).of_chats(
-            self._connections.names
+        # Half a second for a thousand repositories: a gateway's lease does not wait for that.
+        table = await asyncio.to_thread(
+            RepoTable.read, self._home, self._env, of_hosts=self._parts.given.serves_hosts
         )
-        table = table.keeping(self._repos.table)
+        table = table.of_chats(self._connections.names).keeping(self._repos.table)
         self._parts.redactor.learn(table.secrets(self._env))
         before, after = self._settings(self._repos.table), self._settings(table)
         for name in before.keys() - after.keys():

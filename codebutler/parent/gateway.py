@@ -17,7 +17,7 @@ from codebutler.cluster.leases import LOOK_S, RENEW_S, Epochs, HostLeases, Leade
 from codebutler.cluster.membership import read_membership
 from codebutler.cluster.messages import StandingBy, encode
 from codebutler.cluster.notes import SharedNotes
-from codebutler.cluster.subjects import STAND_BY, TAKEN_BUCKET
+from codebutler.cluster.subjects import LEADER_BUCKET, STAND_BY, TAKEN_BUCKET
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.domain.clock import Clock
@@ -25,11 +25,14 @@ from codebutler.domain.version import VERSION
 from codebutler.intake.records import Notes
 from codebutler.parent.bootstrap import begun, chats_of, serve
 from codebutler.parent.local import Beginning, Record
+from codebutler.platform.loop_thread import LoopThread
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside, first_of, ungrouped
 from codebutler.supervisor.port import Services
 
 SPREAD_S = 60.0
+PATIENCE_S = 3.0
+PROBE = "probe"
 
 
 class RemoteWorkers:
@@ -73,18 +76,28 @@ async def gateway(
     membership = read_membership(home, gateway=True)
     chats_of(resolve_global(home, env).config)
     stopping = stopping or Stopping()
-    async with begun(home, env, stopping) as beginning, Bus.connected(membership, beginning.clock) as bus:
-        await first_of(_leading(bus, beginning, stopping, told), bus.refused())
+    async with (
+        begun(home, env, stopping) as beginning,
+        Bus.connected(membership, beginning.clock) as bus,
+        # With thousands of repositories the loop and its connection are busy for seconds; the lease cannot wait.
+        LoopThread("lease") as own,
+        own.entered(Bus.connected(membership, beginning.clock)) as leasing,
+    ):
+        await first_of(_leading(bus, own, leasing, beginning, told), bus.refused())
 
 
-async def _leading(bus: Bus, beginning: Beginning, stopping: Stopping, told: Callable[[str], None]) -> None:
-    while not stopping.asked.is_set():
-        leadership = await Leadership.candidate(bus, uuid4().hex, beginning.clock)
+async def _leading(
+    bus: Bus, own: LoopThread, leasing: Bus, beginning: Beginning, told: Callable[[str], None]
+) -> None:
+    """``leasing``: a connection of ``own``."""
+    asked = beginning.stopping.asked
+    while not asked.is_set():
+        leadership = await own.run(Leadership.candidate(leasing, uuid4().hex, beginning.clock))
         told("Standing by: another gateway leads, or none has answered yet.")
         async with beside(_standing_by(bus, leadership), name="stand-by"):
-            await first_of(leadership.acquire(), stopping.asked.wait())
+            await first_of(own.run(leadership.acquire()), asked.wait())
         if leadership.is_held:
-            await _lead(bus, leadership, beginning, told)
+            await _lead(bus, own, leadership, beginning, told)
 
 
 async def _standing_by(bus: Bus, leadership: Leadership) -> None:
@@ -95,24 +108,55 @@ async def _standing_by(bus: Bus, leadership: Leadership) -> None:
         await asyncio.sleep(RENEW_S)
 
 
-async def _lead(bus: Bus, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]) -> None:
+async def _lead(
+    bus: Bus, own: LoopThread, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]
+) -> None:
     """Until ``stopping``, or until another gateway leads."""
     config = resolve_global(beginning.home, beginning.env).config
     try:
         with ungrouped():
             async with asyncio.TaskGroup() as tasks:
-                keeping = tasks.create_task(leadership.keep(), name="lease")
-                spreading = tasks.create_task(_spread(bus, beginning.clock), name="replicas")
+                beside_it = (
+                    tasks.create_task(own.run(leadership.keep()), name="lease"),
+                    tasks.create_task(_alive(leadership, beginning.clock), name="alive"),
+                    tasks.create_task(_connected(bus, leadership, beginning.clock), name="connection"),
+                    tasks.create_task(_spread(bus, beginning.clock), name="replicas"),
+                )
                 notes = await SharedNotes.opened(bus, leadership, beginning.clock)
                 taken = await _taken(bus, beginning.clock)
                 source = RemoteWorkers(bus, leadership, taken, notes, beginning)
                 await serve(beginning, config, chats_of(config), source)
-                keeping.cancel()
-                spreading.cancel()
+                for task in beside_it:
+                    task.cancel()
     except LeaseLostError as error:
         told(f"No longer leading: {error}.")
     finally:
-        await leadership.release()
+        await own.run(leadership.release())
+
+
+async def _alive(leadership: Leadership, clock: Clock) -> None:
+    """Until cancelled."""
+    while True:
+        leadership.alive()
+        await clock.sleep(LOOK_S)
+
+
+async def _connected(bus: Bus, leadership: Leadership, clock: Clock) -> None:
+    """The lease has a connection of its own: when that had to try another server, ours may be cut off from the others,
+    too. Until cancelled."""
+    known = -1
+    while True:
+        if leadership.reconnections != known:
+            known = leadership.reconnections
+            try:
+                # A write: a server that is cut off may still answer what it knows.
+                async with asyncio.timeout(PATIENCE_S):
+                    bucket = await bus.bucket(LEADER_BUCKET)
+                    await bucket.set(PROBE, leadership.instance)
+            except (BusError, TimeoutError):
+                known = -1
+                await bus.reconnect()
+        await clock.sleep(RENEW_S)
 
 
 async def _taken(bus: Bus, clock: Clock) -> KeyBucket:

@@ -29,6 +29,7 @@ from codebutler.observe.chain import worker_act
 from codebutler.observe.logs import Logs
 from codebutler.parent.bootstrap import begun
 from codebutler.parent.host_jobs import HostedHere, HostJobs
+from codebutler.parent.host_runs import HostRuns
 from codebutler.parent.host_use import HostUse
 from codebutler.parent.local import LocalWorkers, Record
 from codebutler.parent.spending import Spending
@@ -77,6 +78,8 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         use = HostUse(repositories.hosted, spending, services, logs.record)
         await stack.enter_async_context(beside(spending.run(), name="spending"))
         await stack.enter_async_context(beside(use.run(), name="use"))
+        runs = HostRuns(repositories.hosted, services, clock, logs.record)
+        await stack.enter_async_context(beside(runs.run(), name="runs"))
         jobs = HostJobs(repositories.hosted, services, Provenance(Registry(home)), clock, logs.record)
         await stack.enter_async_context(beside(jobs.run(), name="jobs"))
         logs.record("", "INF", f"the host {membership.name} is connected to NATS")
@@ -115,6 +118,7 @@ class Repositories:
         self._host = host
         self._redactor = redactor
         self._hosted: dict[str, HostedHere] = {}
+        self._table = RepoTable(())
 
     def hosted(self) -> Mapping[str, HostedHere]:
         """What was found last."""
@@ -122,7 +126,7 @@ class Repositories:
 
     def table(self) -> RepoTable:
         """The same."""
-        return RepoTable(tuple(each.served for each in self._hosted.values()))
+        return self._table
 
     def local(self, given: Sequence[RepoSettings]) -> Local:
         """Reads the registry and each repository's configuration; one's fault does not affect the others. Blocks."""
@@ -143,6 +147,7 @@ class Repositories:
             except ConfigError as error:
                 missing.append(_unserved(each, str(error)))
         self._hosted = hosted
+        self._table = RepoTable(tuple(each.served for each in hosted.values()))
         here = tuple(name for name, entry in entries.items() if Path(entry.path).is_dir())
         return Local({name: each.settings for name, each in hosted.items()}, tuple(missing), here)
 

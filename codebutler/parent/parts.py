@@ -20,7 +20,7 @@ from codebutler.config.registry import Registry
 from codebutler.config.schema import Config
 from codebutler.config.secrets import secrets_of
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError, ConfigError
+from codebutler.domain.errors import CodeButlerError, ConfigError, StoreError
 from codebutler.domain.model import TurnNote
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.intake.direct import DirectThreads
@@ -28,12 +28,13 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry, Notes
 from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
+from codebutler.observe.hosted_runs import HostedRuns
 from codebutler.observe.logs import Logs
 from codebutler.observe.metrics import EventCounts
 from codebutler.observe.otlp import Collector
 from codebutler.observe.tracing import Tracing
 from codebutler.parent.placing import adopt
-from codebutler.parent.spending import Ledgers, Spending
+from codebutler.parent.spending import Ledgers, Record, Spending
 from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.processes import Descriptors
 from codebutler.platform.signals import Stopping
@@ -194,6 +195,7 @@ class Parts:
     listeners: Listeners
     spending: Spending
     ledgers: Ledgers
+    hosted_runs: HostedRuns | None
     notes: Notes
     told_jobs: ToldJobs
     tracing: Tracing | None = None
@@ -214,7 +216,7 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     home, clock, config, signals = given.home, given.clock, given.config, Signals()
     if given.notes is not None:
         await adopt(Registry(home), given.notes)
-    table = RepoTable.read(home, given.env, of_hosts=given.serves_hosts)
+    table = await asyncio.to_thread(RepoTable.read, home, given.env, of_hosts=given.serves_hosts)
     redactor = Redactor(secrets_of(config) | table.secrets(given.env))
     people = People(clock)
     kept_days = config.logs.retention_days
@@ -236,6 +238,7 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
     notes = given.notes or journal
     spending = Spending(lambda: repos.table, clock, logs.record, notes)
     await spending.load()
+    hosted_runs = _hosted_runs(home, logs.record, stack) if given.serves_hosts else None
     told_jobs = ToldJobs(notes)
     await told_jobs.load(each.entry.name for each in table.served if each.entry.host)
     return Parts(
@@ -252,13 +255,25 @@ async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
         direct=direct,
         repos=repos,
         spending=spending,
-        ledgers=Ledgers(lambda: repos.table, clock, logs.record),
+        ledgers=Ledgers(lambda: repos.table, clock, logs.record, hosted_runs),
+        hosted_runs=hosted_runs,
         tracing=await _tracing(config.tracing.endpoint, clock, warn, stack),
         turns=LatestTurns(journal, signals.changed.tell),
         listeners=Listeners(people.called, redactor.redact),
         notes=notes,
         told_jobs=told_jobs,
     )
+
+
+def _hosted_runs(home: Home, record: Record, stack: AsyncExitStack) -> HostedRuns | None:
+    """None if it cannot be used: runs are not shown then, and no message waits for that."""
+    try:
+        hosted = HostedRuns(home.hosted_runs)
+    except StoreError as error:
+        record("", "ERR", f"runs on hosts are not in the ledger: {error}")
+        return None
+    stack.callback(hosted.close)
+    return hosted
 
 
 async def _tracing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Iterable
 from uuid import uuid4
@@ -10,6 +11,7 @@ from codebutler.chat.chats import Chats, read_thread
 from codebutler.chat.delivery.outgoing import addressed
 from codebutler.chat.port import Download, Take
 from codebutler.config.permission import Decision, Person, Where, may
+from codebutler.config.registry import host_in
 from codebutler.config.schema import RepoSettings
 from codebutler.config.section import limits_any
 from codebutler.domain.errors import ChatError
@@ -20,7 +22,7 @@ from codebutler.intake.records import Entry
 from codebutler.observe.chain import act_of, worker_act
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
-from codebutler.protocol.hosts import HostReport, JobsReport, UseReport, WatchReport
+from codebutler.protocol.hosts import HostReport, JobsReport, RunsReport, UseReport, WatchReport
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -132,9 +134,17 @@ class ParentServices:
                 await self._parts.told_jobs.keep(repo.name, report)
             case UseReport(days=days):
                 await self._parts.spending.take(repo.name, days)
+            case RunsReport(rows=rows, programs=programs):
+                if (hosted := self._parts.hosted_runs) is not None:
+                    await asyncio.to_thread(hosted.keep, host_in(repo.path), repo.name, rows, programs)
             case WatchReport(job=job, key=key):
                 for told in self._parts.told_jobs.on_watched:
                     await told(f"{repo.name}/{job}", key)
+
+    def runs_known(self, repo: RepoSettings) -> str | None:
+        """As the ledger has them."""
+        hosted = self._parts.hosted_runs
+        return hosted.known(host_in(repo.path), repo.name) if hosted is not None else None
 
     async def thread(
         self, repo: RepoSettings, thread: MessageRef, before: MessageRef

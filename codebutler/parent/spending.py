@@ -9,41 +9,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import msgspec
 
 from codebutler.config.programs import asks_model
-from codebutler.config.schema import Config, RepoSettings
+from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.intake.records import Notes
-from codebutler.intake.repos import RepoTable
-from codebutler.observe.ledger import LedgerRow, Period, begin_of, read, used
+from codebutler.intake.repos import RepoTable, Served
+from codebutler.observe.hosted_runs import HostedRuns
+from codebutler.observe.ledger import Period, begin_of, read, used
 from codebutler.observe.sums import together
+from codebutler.parent.totals import NO_DAYS, Account, TotalSums, between
 from codebutler.platform.tasks import Observers, wait_for
 from codebutler.protocol.messages import DayUse, LogTag, TotalUse
+from codebutler.protocol.runs import LedgerRow
 
 WEEK_DAYS = 7
 LOOK_AGAIN_S = 60.0
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
 Record = Callable[[str, LogTag, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A registered repository, and how its runs are counted. ``is_remote``: its store is on a host."""
-
-    name: str
-    path: Path
-    config: Config
-    is_remote: bool = False
-
-    def today(self, now: datetime) -> date:
-        """Its day."""
-        return now.astimezone(zone_of(self.config.budget.timezone)).date()
 
 
 class Spending:
@@ -53,11 +41,12 @@ class Spending:
         self, table: Callable[[], RepoTable], clock: Clock, record: Record, notes: Notes | None = None
     ) -> None:
         self.changed = Observers[()]()
-        self._table = table
         self._clock = clock
         self._record = record
         self._notes = notes
         self._days: dict[str, dict[date, DayUse]] = {}
+        self._sums = TotalSums(table, self.days)
+        self.changed.add(self._sums.changed)
         self._read_on: dict[str, date] = {}
         self._unread: set[str] = set()
         self._due: dict[str, None] = {}
@@ -65,7 +54,7 @@ class Spending:
 
     async def load(self) -> None:
         """Read every store."""
-        accounts = self._accounts().values()
+        accounts = self._sums.accounts.values()
         await asyncio.gather(*(self._look(each) for each in accounts if each.is_remote))
         for account in accounts:
             if not account.is_remote:
@@ -78,7 +67,7 @@ class Spending:
 
     def days(self, repo: str) -> Mapping[date, DayUse]:
         """What a repository used on each day of this month and of the last week."""
-        return self._days.get(repo, {})
+        return self._days.get(repo, NO_DAYS)
 
     async def take(self, repo: str, days: Mapping[str, DayUse]) -> None:
         """Its host says that it used this. Raises StoreError, CodeButlerError for what is no date."""
@@ -96,7 +85,7 @@ class Spending:
         while True:
             await wait_for(self._clock, self._news, LOOK_AGAIN_S)
             self._news.clear()
-            accounts, now = self._accounts(), self._clock.now()
+            accounts, now = self._sums.accounts, self._clock.now()
             due, self._due = self._due, {}
             new = [name for name, each in accounts.items() if self._read_on.get(name) != each.today(now)]
             for name in dict.fromkeys((*due, *new)):
@@ -107,36 +96,24 @@ class Spending:
 
     def week(self, repo: str) -> DayUse:
         """What a repository used on the last seven days."""
-        account = self._accounts().get(repo)
-        return self._between(account, WEEK_DAYS) if account else DayUse()
+        account = self._sums.accounts.get(repo)
+        if account is None:
+            return DayUse()
+        return between(self.days(repo), account.today(self._clock.now()), WEEK_DAYS)
 
     def total(self, repo: RepoSettings) -> TotalUse:
         """What all other repositories have used on this one's day, and in its month."""
-        now, accounts = self._clock.now(), self._accounts()
-        others = [each for name, each in accounts.items() if name != repo.name]
+        now = self._clock.now()
         zone = zone_of(repo.config.budget.timezone)
         today = now.astimezone(zone).date()
         next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
+        day, month = self._sums.others(repo.name, now)
         return TotalUse(
-            day=together(self._between(each, 1) for each in others),
+            day=day,
             until=begin_of(today + timedelta(days=1), zone),
-            month=together(self._between(each, each.today(now).day) for each in others),
+            month=month,
             month_until=begin_of(next_month, zone),
         )
-
-    def _between(self, account: Account, days: int) -> DayUse:
-        """On this many days, of which today is the last."""
-        today, known = account.today(self._clock.now()), self._days.get(account.name, {})
-        return together(known.get(today - timedelta(days=number), DayUse()) for number in range(days))
-
-    def _accounts(self) -> Mapping[str, Account]:
-        table = self._table()
-        served = [(each.entry, each.config) for each in table.served]
-        absent = [(each.entry, table.config) for each in table.absent]
-        return {
-            entry.name: Account(entry.name, Path(entry.path), config, bool(entry.host))
-            for entry, config in (*served, *absent)
-        }
 
     async def _recall(self, account: Account) -> None:
         """What its host has told an earlier gateway."""
@@ -183,10 +160,18 @@ def _note(repo: str) -> str:
 
 
 class Ledgers:
-    """The rows of the served repositories' runs that asked a model, read when somebody asks."""
+    """The rows of the served repositories' runs that asked a model, read when somebody asks. ``hosted``: those of
+    hosts."""
 
-    def __init__(self, table: Callable[[], RepoTable], clock: Clock, record: Record) -> None:
+    def __init__(
+        self,
+        table: Callable[[], RepoTable],
+        clock: Clock,
+        record: Record,
+        hosted: HostedRuns | None = None,
+    ) -> None:
         self._table = table
+        self._hosted = hosted
         self._clock = clock
         self._record = record
 
@@ -210,9 +195,14 @@ class Ledgers:
             if served is None:
                 continue
             try:
-                rows = await asyncio.to_thread(read, name, Path(served.entry.path), during)
+                found += await asyncio.to_thread(self._read, served, during)
             except StoreError as error:
                 self._record(name, "WRN", f"its ledger cannot be read: {error}")
-                continue
-            found += [row for row in rows if asks_model(served.config, row.agent)]
         return sorted(found, key=lambda row: row.at)
+
+    def _read(self, served: Served, during: Period) -> list[LedgerRow]:
+        entry = served.entry
+        if entry.host:
+            return self._hosted.read(entry.name, during, programs=False) if self._hosted else []
+        rows = read(entry.name, Path(entry.path), during)
+        return [row for row in rows if asks_model(served.config, row.agent)]

@@ -8,6 +8,9 @@ from msgspec import Meta, Struct
 
 from codebutler.platform.files import MAX_CONFIG_BYTES
 from codebutler.protocol.messages import DayUse
+from codebutler.protocol.runs import LedgerRow
+
+MOST_TOLD = 500
 
 
 class JobsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="jobs"):
@@ -32,4 +35,12 @@ class UseReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
     days: Annotated[dict[str, DayUse], Meta(max_length=62)]
 
 
-HostReport = JobsReport | WatchReport | UseReport
+class RunsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="runs"):
+    """Rows of the repository's ledger, new or changed since they were told; ``programs`` names those agents among them
+    that ask no model. Told only to a gateway that has said which it knows."""
+
+    rows: Annotated[tuple[LedgerRow, ...], Meta(max_length=MOST_TOLD)]
+    programs: Annotated[frozenset[str], Meta(max_length=MOST_TOLD)] = frozenset()
+
+
+HostReport = JobsReport | WatchReport | UseReport | RunsReport

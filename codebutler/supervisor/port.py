@@ -107,6 +107,9 @@ class Services(Protocol):
         """A host tells this of its repository; what must be stored is on disk when this returns. Raises
         CodeButlerError."""
 
+    def runs_known(self, repo: RepoSettings) -> str | None:
+        """When the latest run ended that its host has reported; "" if none, None if they are not wanted."""
+
     async def settle(self, seq: int) -> None:
         """The worker has the event on disk, so the journal may drop it. Raises StoreError."""
 

@@ -13,6 +13,7 @@ from codebutler.domain.model import File, NoRequest, Operation, Quoted
 from codebutler.intake.records import Entry
 from codebutler.protocol.hosts import HostReport
 from codebutler.protocol.messages import Audit, Doing, LogTag, TotalUse, TurnEnded
+from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News
 from tests.events import posted
 
@@ -44,6 +45,8 @@ class RecordingServices:
         self.files: dict[str, tuple[bytes, ...] | str | ChatError] = {}
         self.threads: dict[str, tuple[Quoted, ...] | Exception] = {}
         self.totals: dict[str, TotalUse] = {}
+        self.known_runs: dict[str, str] = {}
+        self.traced: list[Traced] = []
         self.reports: list[tuple[str, HostReport]] = []
         self.hold = asyncio.Event()
         self.hold.set()
@@ -70,6 +73,8 @@ class RecordingServices:
         return Download(file=File(id=file_id), transcript=found if isinstance(found, str) else "")
 
     def show(self, repo: RepoSettings, news: News) -> None:
+        if isinstance(news, Traced):
+            self.traced.append(news)
         if isinstance(news, Doing):
             self.doings.append((repo.name, news.thread, news.text))
             self._note()
@@ -89,6 +94,9 @@ class RecordingServices:
     async def reported(self, repo: RepoSettings, report: HostReport) -> None:
         self.reports.append((repo.name, report))
         self._note()
+
+    def runs_known(self, repo: RepoSettings) -> str | None:
+        return self.known_runs.get(repo.name)
 
     async def settle(self, seq: int) -> None:
         self._note()

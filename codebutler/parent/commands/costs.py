@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from codebutler.observe.ledger import LedgerRow, Period
+from codebutler.observe.ledger import Period
 from codebutler.observe.sums import KEYS, by_day, sums, together, total, words
 from codebutler.parent.commands.asked import Asked, AskedDirectly
 from codebutler.parent.spending import WEEK_DAYS
 from codebutler.protocol.messages import DayUse
+from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import amount
 from codebutler.text.markup import person, plain
 
 MOST = 10
 LISTED_DAYS = 14
-NOTHING = "No runs here in this time."
+NOTHING = "No runs here in this period."
 
 
 async def run(asked: Asked) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.observe.ledger import LedgerRow
+from codebutler.protocol.runs import LedgerRow
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
@@ -121,7 +121,7 @@ def test_csv_has_a_line_for_each_run(shops: Cli) -> None:
 
 
 def test_no_runs_are_said_so(shops: Cli) -> None:
-    assert "No runs in this time." in shops("ledger", "--user", "nobody").out
+    assert "No runs in this period." in shops("ledger", "--user", "nobody").out
 
 
 def test_a_store_that_cannot_be_read_does_not_hide_the_others(shops: Cli, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from codebutler.observe.ledger import LedgerRow
+from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import amount
 from tests.browser import PATIENCE_MS, chromium, clean
 from tests.dashboards import TODAY, Watched, repo, watched
@@ -141,12 +141,12 @@ async def test_it_is_narrowed_with_the_keyboard_and_stays_so(browser: Browser, t
         if both:
             await expect(page.locator(".sums dd").nth(1)).to_have_text(str(len(both)))
         else:
-            await expect(page.locator("#costs")).to_have_text("No runs in this time.")
+            await expect(page.locator("#costs")).to_have_text("No runs in this period.")
 
 
 async def test_without_runs_it_says_so(browser: Browser, tmp_path: Path) -> None:
     async with served(tmp_path, 0) as built, opened(browser, address(built)) as page:
-        await expect(page.locator("#costs")).to_have_text("No runs in this time.")
+        await expect(page.locator("#costs")).to_have_text("No runs in this period.")
         await clean(page)
 
 

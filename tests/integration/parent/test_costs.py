@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from codebutler.observe.ledger import LedgerRow, Period
+from codebutler.observe.ledger import Period
 from codebutler.parent.apphome_page import RepoCard, home
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler.parent.commands.costs import directly, summary
 from codebutler.parent.spending import Ledgers
 from codebutler.protocol.messages import DayUse
+from codebutler.protocol.runs import LedgerRow
 from tests.integration.parent.test_spending import Desk
 
 NOW = datetime(2026, 2, 14, 12, tzinfo=UTC)
@@ -45,7 +46,7 @@ def test_a_week_by_person_agent_and_day() -> None:
 
 
 def test_nothing_is_said_so_and_very_many_are_cut() -> None:
-    assert "No runs here in this time." in summary([], WEEK)
+    assert "No runs here in this period." in summary([], WEEK)
     many = summary([row(f"t{number}", f"U0{number:02}") for number in range(40)], WEEK)
     assert many.splitlines()[1].endswith("… and 30 more")
 

@@ -97,6 +97,7 @@ async def desk(tmp_path: Path, heard: list[str]) -> AsyncIterator[tuple[ParentSe
             clock=clock,
             people=people,
             redactor=Redactor(),
+            hosted_runs=None,
             logs=logs,
             journal=journal,
             restored=None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, date
 from pathlib import Path
 
-from codebutler.observe.ledger import LedgerRow, Period, read, used
+from codebutler.observe.ledger import Period, read, used
+from codebutler.protocol.runs import LedgerRow
 from codebutler_worker.agents.backend import Finished, Started, Usage
 from tests.integration.worker.test_worker_changes import (
     CHECK,

@@ -1,0 +1,105 @@
+"""A host's part of the ledger: the rows of its runs, told to the gateway when they are new or have changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from codebutler.cluster.services import HostServices
+from codebutler.config.programs import asks_model
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import CodeButlerError
+from codebutler.observe.ledger import ended_since
+from codebutler.parent.host_jobs import HostedHere
+from codebutler.parent.local import Record
+from codebutler.platform.tasks import wait_for
+from codebutler.protocol.hosts import MOST_TOLD, RunsReport
+from codebutler.protocol.runs import LedgerRow
+
+GATHER_S = 1.0
+"""The end of a run, its card and its reply come close together."""
+RETRY_S = 60.0
+LOOK_BACK = timedelta(days=2)
+"""What is known later of a run (its commits, its checks) is in its row soon after its end."""
+
+
+class HostRuns:
+    """``run`` until cancelled. ``hosted``: the repositories that are served now, by name."""
+
+    def __init__(
+        self,
+        hosted: Callable[[], Mapping[str, HostedHere]],
+        services: HostServices,
+        clock: Clock,
+        record: Record,
+    ) -> None:
+        self._hosted = hosted
+        self._services = services
+        self._clock = clock
+        self._record = record
+        self._due: set[str] = set()
+        self._marks: dict[str, str] = {}
+        """When the latest run ended that the gateway has, by repository."""
+        self._told: dict[str, dict[tuple[str, str], int]] = {}
+        """Digests of the latest rows that were told, by repository."""
+        self._news = asyncio.Event()
+        services.on_runs, services.on_sent = self._begin, self._changed
+        self._begin()
+
+    def _begin(self) -> None:
+        self._marks = dict(self._services.runs)
+        self._told.clear()
+        self._due.update(self._marks)
+        self._news.set()
+
+    def _changed(self, repo: str) -> None:
+        if repo in self._marks:
+            self._due.add(repo)
+            self._news.set()
+
+    async def run(self) -> None:
+        """Tell what each repository's store has, whenever it may have changed."""
+        while True:
+            await wait_for(self._clock, self._news, RETRY_S)
+            self._news.clear()
+            if self._due:
+                await self._clock.sleep(GATHER_S)
+            hosted = self._hosted()
+            for name in sorted(self._due & hosted.keys()):
+                self._due.discard(name)
+                try:
+                    await self._tell(name, hosted[name])
+                except CodeButlerError as error:
+                    self._due.add(name)
+                    self._record(name, "WRN", f"the gateway does not have all of its runs yet: {error}")
+
+    async def _tell(self, name: str, hosted: HostedHere) -> None:
+        """Raises CodeButlerError."""
+        if (mark := self._marks.get(name)) is None:
+            return
+        path = Path(hosted.settings.path)
+        told, since = self._told.setdefault(name, {}), _before(mark)
+        while True:
+            rows = await asyncio.to_thread(ended_since, name, path, since, MOST_TOLD)
+            if new := [row for row in rows if told.get(_key(row)) != hash(row)]:
+                programs = {row.agent for row in new if not asks_model(hosted.served.config, row.agent)}
+                report = RunsReport(rows=tuple(new), programs=frozenset(programs))
+                await self._services.reported(hosted.settings, report)
+                told.update((_key(row), hash(row)) for row in new)
+                mark = max(mark, new[-1].ended)
+            if len(rows) < MOST_TOLD or rows[-1].ended == since:
+                break
+            since = rows[-1].ended
+        if self._told.get(name) is told:  # else another gateway leads, and has said what it knows
+            self._marks[name], oldest = mark, _before(mark)
+            self._told[name] = {key: known for key, known in told.items() if key[0] >= oldest}
+
+
+def _key(row: LedgerRow) -> tuple[str, str]:
+    return row.ended, row.run or row.agent
+
+
+def _before(mark: str) -> str:
+    return (datetime.fromisoformat(mark) - LOOK_BACK).isoformat(timespec="microseconds") if mark else ""
