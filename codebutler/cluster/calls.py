@@ -95,12 +95,8 @@ class HostCalls:
             return True
         epoch = await self._authority.hosts.epoch_of(self._host)
         if call.epoch < epoch:
-            self._complain(
-                "refused a call from %s: its epoch is %d, the current one is %d",
-                self._host,
-                call.epoch,
-                epoch,
-            )
+            words = "refused a call from %s: its epoch is %d, the current one is %d"
+            self._complain(words, self._host, call.epoch, epoch)
             return True
         if call.epoch > epoch or not self._authority.is_held:
             return False  # another gateway leads

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from nats.js.errors import NotFoundError
 
 from codebutler.cluster import leases
 from codebutler.cluster.bus import Bus
@@ -105,6 +106,11 @@ async def test_a_repository_with_an_event_does_not_wait_for_those_without(tmp_pa
         for number in range(400):
             opened.hosts.add(remote(f"r{number}", f"C{number}"))
         opened.hosts.deliver(entry(1, "hello", "C399"))
+        jetstream = looking._jetstream
         await until(lambda: opened.services.settled)
-        info = await looking._jetstream.stream_info("CB_IN_laptop")
-        assert info.state.consumer_count < 200
+        urgent = await jetstream.consumer_info("CB_IN_laptop", "ev_r399")
+        while True:
+            with suppress(NotFoundError):
+                other = await jetstream.consumer_info("CB_IN_laptop", "ev_r200")
+                break
+        assert urgent.created < other.created
