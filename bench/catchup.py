@@ -38,7 +38,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
         product.server.limits.enforced = True
         before = _calls(product)
         missed = {name: _unheard(product, name) for name in product.names}
-        product.server.hub.drop()
+        product.server.hub.connections.drop()
         cut_s = time.time()
         answered = await asyncio.gather(*(_answered(product, name, ts) for name, ts in missed.items()))
         await _read(product)

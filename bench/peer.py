@@ -26,7 +26,7 @@ async def bolt(server: WorkspaceServer, program: str, *arguments: str) -> AsyncI
     argv = [sys.executable, str(Path(__file__).with_name(program)), *arguments]
     process = await asyncio.to_thread(subprocess.Popen, argv, env=env)
     try:
-        await server.until(lambda: server.hub.connections == 1, DEADLINE_S)
+        await server.until(lambda: len(server.hub.connections) == 1, DEADLINE_S)
         yield
     finally:
         process.terminate()

@@ -11,7 +11,8 @@ TICK_S = 0.02
 
 
 class Pulse:
-    """``worst_s``: how long it did nothing else at most."""
+    """``worst_s``: how much of the processor it needed at most, in seconds, before it did anything else. Not the time
+    that passes: other programs may be busy."""
 
     def __init__(self) -> None:
         self.worst_s = 0.0
@@ -28,6 +29,6 @@ class Pulse:
 
     async def _beat(self) -> None:
         while True:
-            before_s = time.monotonic()
+            before_s = time.thread_time()
             await asyncio.sleep(TICK_S)
-            self.worst_s = max(self.worst_s, time.monotonic() - before_s)
+            self.worst_s = max(self.worst_s, time.thread_time() - before_s)

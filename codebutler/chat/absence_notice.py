@@ -40,7 +40,7 @@ log = logging.getLogger("codebutler.chat.absence_notice")
 
 
 @dataclass(frozen=True)
-class Channels:
+class ToldChannels:
     """The channels that may be ``told``, and those in which a card is ``asking`` somebody."""
 
     told: Callable[[], Collection[ConversationRef]]
@@ -59,7 +59,7 @@ class AbsenceNotice:
         sender: Sender,
         journal: Journal,
         clock: Clock,
-        channels: Channels,
+        channels: ToldChannels,
         is_busy: Callable[[], bool],
         notes: Notes,
     ) -> None:

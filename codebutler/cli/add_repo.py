@@ -91,7 +91,7 @@ def _add_of_host(registry: Registry, path: str, name: str, given: Mapping[Platfo
     host, _, named = path.partition(":")
     entry = RepoEntry(name=name or named, path=f"{host}:{name or named}")
     if not HOST_NAME.fullmatch(host):
-        raise typer.BadParameter(f"{host} cannot be a host's name: use small letters, digits and '-'")
+        raise typer.BadParameter(f"{host} cannot be a host's name: use lower-case letters, digits and '-'")
     add(registry.load(), entry)
     chosen = _chosen(registry, entry, NO_CHANNEL, given)
     home().ensure()

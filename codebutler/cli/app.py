@@ -90,7 +90,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
     Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
-    Row("manifest", "Print what to set up in a chat first.", "codebutler.cli.setup:manifest"),
+    Row("manifest", "Print what to set up in a chat beforehand.", "codebutler.cli.setup:manifest"),
 )
 
 

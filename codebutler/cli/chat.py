@@ -86,7 +86,7 @@ def send(
     """Post a message in a repository's channel as the operator; it is answered like any other message."""
     message = sys.stdin.read() if text == "-" else text
     if not message.strip():
-        raise typer.BadParameter("there is nothing to send", param_hint="TEXT")
+        raise typer.BadParameter("nothing to send: the text is empty", param_hint="TEXT")
     if not wait:
         talk(SendRequest(repo=repo, text=message))
         return

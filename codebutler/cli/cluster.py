@@ -17,12 +17,12 @@ from codebutler.protocol.control import StatusReply, StatusRequest
 from codebutler.supervisor.supervisor import is_held
 from codebutler.text.amounts import load
 
-app = App("Make a cluster of several machines, say which belong to it, and show them.")
+app = App("Create a cluster of several machines, add and remove hosts, and show its state.")
 
 
 @app.callback()
 def _group() -> None:
-    """Make a cluster of several machines, say which belong to it, and show them."""
+    """Create a cluster of several machines, add and remove hosts, and show its state."""
 
 
 app.command("create")(members.create)
@@ -41,9 +41,9 @@ def status(
     except NotRunningError:
         if not is_held(home().lock):
             raise
-        raise CodeButlerError("this gateway stands by: ask the one that leads") from None
+        raise CodeButlerError("this gateway is on stand-by: ask the active one") from None
     if "cluster" not in told:
-        raise CodeButlerError("what runs here is no gateway: ask where `codebutler gateway` runs")
+        raise CodeButlerError("no gateway runs here: ask on the machine where `codebutler gateway` runs")
     shown = {**told["cluster"], "repos": told["repos"]}
     if as_json:
         print_json(shown)

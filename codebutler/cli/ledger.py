@@ -66,7 +66,7 @@ def ledger(
     elif as_csv:
         sys.stdout.write(to_csv(rows))
     elif not rows:
-        say("No runs in this time. `codebutler ledger --since 365d` looks further back.")
+        say("No runs in this period. `codebutler ledger --since 365d` looks further back.")
     else:
         print_table(HEADER, [_cells(row, during) for row in rows])
         say()

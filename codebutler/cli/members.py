@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from codebutler.cluster.membership import ClusterMembership
     from codebutler.cluster.messages import HostRemoved
 
-HOST = typer.Argument(help="The host's name: small letters, digits and '-'.")
+HOST = typer.Argument(help="The host's name: lower-case letters, digits and '-'.")
 LOOPBACK = "127.0.0.1"
 SERVER = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
 
@@ -48,11 +48,13 @@ def create(
     client_ca: Annotated[
         Path | None,
         typer.Option(
-            help="Want certificates of clients, too, signed by this one (PEM).", exists=True, dir_okay=False
+            help="Require client certificates, too, signed by this authority (PEM).",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
 ) -> None:
-    """Make a cluster: its keys, this gateway's credential, and the configuration of its NATS servers."""
+    """Create a cluster: its keys, this gateway's credential, and the configuration of its NATS servers."""
     need_cluster()
     from codebutler.cluster.authority import NAME as AUTHORITY
     from codebutler.cluster.authority import ClusterAuthority
@@ -83,13 +85,13 @@ def create(
     )
     if client_pem:
         notice(
-            f"Write clientCertificate and clientKey into {where.root / NAME}: this gateway needs them, too."
+            f"Write clientCertificate and clientKey into {where.root / NAME}: this gateway needs them too."
         )
 
 
 def invite(
     host: Annotated[str, HOST],
-    replace: Annotated[bool, typer.Option("--replace", help="End its present credential.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace its current credential.")] = False,
 ) -> None:
     """Let a machine join: print a one-line token for `codebutler host join`. The token is a secret, shown once."""
     need_cluster()
@@ -97,8 +99,8 @@ def invite(
     membership = asyncio.run(_invited(home(), host, replace=replace))
     say(token_of(membership))
     notice(
-        f"Run `codebutler host join` on {host}, and paste this line there. It is not shown again. Who has it is {host} "
-        f"until you run `codebutler cluster remove {host}`."
+        f"Run `codebutler host join` on {host}, and paste this line there. It is not shown again. Whoever has it can "
+        f"act as {host} until you run `codebutler cluster remove {host}`."
     )
 
 
@@ -110,7 +112,7 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
     async with HostAccounts.opened(authority, gateway, SystemClock()) as accounts:
         if host in await accounts.hosts() and not replace:
             raise CodeButlerError(
-                f"{host} belongs to the cluster already: add --replace to end its present credential, "
+                f"{host} belongs to the cluster already: add --replace to replace its credential, "
                 "or choose another name"
             )
         await accounts.remove(host)
@@ -143,7 +145,7 @@ def remove(host: Annotated[str, HOST]) -> None:
     if removed.calls:
         say(f"{removed.calls} of its own messages had not been posted yet and were dropped.")
     if not is_announced:
-        warn("no gateway answers, so the channels of its repositories were not told")
+        warn("no gateway answered, so the channels of its repositories were not notified")
     notice("Its repositories stay registered here: move them, or run `codebutler remove-repo NAME`.")
 
 
@@ -166,7 +168,7 @@ async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
 
 def _check(host: str) -> None:
     if not HOST_NAME.fullmatch(host) or host == GATEWAY:
-        raise typer.BadParameter(f"{host} cannot be a host's name: use small letters, digits and '-'")
+        raise typer.BadParameter(f"{host} cannot be a host's name: use lower-case letters, digits and '-'")
 
 
 def _node(text: str) -> NatsNode:

@@ -159,7 +159,7 @@ class AbsenceNotices:
                 before = await kept.open()
                 await kept.change(lambda absence: _told(absence, host_in(repo.path), since, place, ref))
             except StoreError as error:
-                log.warning("nobody is told that %s waits for its host: %s", repo.name, error)
+                log.warning("could not tell the chat that %s waits for its host: %s", repo.name, error)
                 return
             if ref in kept.value.marked and ref not in before.marked:
                 await self._do(repo, f"{kept.value.begun} {ref}", React(target=ref, mark="queued"))
@@ -170,7 +170,8 @@ class AbsenceNotices:
         self, repo: RepoSettings, kept: Kept[HostAbsence], place: MessageRef, *, unsure: bool
     ) -> MessageRef:
         absence = kept.value
-        text = f"⏳ Its host {plain(absence.host)} has been away since {absence.begun}: this waits until it is back."
+        host = plain(absence.host)
+        text = f"⏳ Its host {host} has been away since {absence.begun}: this message waits until it is back."
         line = Post(message=said(text), thread=place or None)
         ref = await self._do(repo, f"{absence.begun} line {place}", line, unsure=unsure)
         if ref:
@@ -195,7 +196,7 @@ class AbsenceNotices:
                     )
                 await kept.change(lambda _: HostAbsence())
             except StoreError as error:
-                log.warning("the end of an absence is told later: %s", error)
+                log.warning("the end of an absence will be announced later: %s", error)
                 self._settled.discard(repo.name)
 
     async def _do(

@@ -108,7 +108,7 @@ class Bus:
     async def reconnect(self) -> None:
         """To another server: the one we are connected to may be cut off from the others."""
         if self._client.is_connected:
-            log.warning("NATS: no answer; trying another server")
+            log.warning("NATS: no answer, trying another server")
             await self._client.force_reconnect()
 
     # What is kept: streams

@@ -82,7 +82,7 @@ class HostCalls:
                 if await self._is_done(delivered):
                     await delivered.ack()
         except BusError as error:
-            log.warning("a call of %s waits: %s", self._host, error)
+            log.warning("a call from %s is waiting: %s", self._host, error)
         finally:
             self._handling.discard(delivered.seq)
 
@@ -91,19 +91,18 @@ class HostCalls:
         try:
             call = self._codec.decode(delivered.body)
         except ProtocolError as error:
-            self._complain("%s sends what cannot be read: %s", self._host, error)
+            self._complain("cannot read a message from %s: %s", self._host, error)
             return True
         epoch = await self._authority.hosts.epoch_of(self._host)
         if call.epoch < epoch:
-            self._complain(
-                "refused a call of %s: its epoch %d is over, %d holds", self._host, call.epoch, epoch
-            )
+            words = "refused a call from %s: its epoch is %d, the current one is %d"
+            self._complain(words, self._host, call.epoch, epoch)
             return True
         if call.epoch > epoch or not self._authority.is_held:
             return False  # another gateway leads
         repo = self._served(call.repo)
         if repo is None:
-            self._complain("refused a call of %s: %s is not its repository", self._host, call.repo)
+            self._complain("refused a call from %s: %s is not one of its repositories", self._host, call.repo)
             if isinstance(call, ReportCall):  # nobody there keeps it for another time
                 await self._refuse(call)
             return True

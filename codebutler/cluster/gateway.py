@@ -214,7 +214,7 @@ class HostWorkers:
             ) from error
         done = self._done.decode(body)
         if not isinstance(done.told, kind):
-            raise CodeButlerError(done.problem or "the host gave another answer")
+            raise CodeButlerError(done.problem or "the host gave an unexpected answer")
         return done.told
 
     def down(self, name: str) -> str:
@@ -356,7 +356,7 @@ class HostWorkers:
             not is_here
             or not may(admitted(call.event.user), "see", Where(repo.config, repo.channel_id)).allowed
         ):
-            raise ChatError("its author may not say it any more", DROPPED)
+            raise ChatError("its author is no longer allowed to send it", DROPPED)
 
     async def _asked(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]

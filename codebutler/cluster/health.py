@@ -110,7 +110,7 @@ def judge_streams(found: Sequence[StreamFacts], replicas: int, servers: int) -> 
             "restart the gateway",
         )
     if not found:
-        yield warn(AREA, "streams", "there are none yet: `codebutler gateway` makes them when it starts")
+        yield warn(AREA, "streams", "there are none yet: `codebutler gateway` creates them when it starts")
         return
     faults = [fault for each in found for fault in _stream_faults(each, replicas)]
     yield from faults or (

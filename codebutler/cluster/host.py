@@ -176,7 +176,7 @@ class HostLink:
         body = await self._bus.ask(questions_of(self._standing.host), encode(self._report()))
         reply = self._replies.decode(body)
         if reply.epoch < self._standing.gateway_epoch:
-            log.warning("refused a gateway whose lease is over (%d)", reply.epoch)
+            log.warning("refused a gateway whose lease has expired (%d)", reply.epoch)
         elif isinstance(reply, Refused) and (self._standing.epoch or not reply.for_now):
             raise LeaseLostError(f"the gateway refuses this host: {reply.why}")
         elif isinstance(reply, Refused):
@@ -235,7 +235,7 @@ class HostLink:
                             await self._take(message, delivered.seq)
                     except CodeButlerError as error:
                         # Not acknowledged: it comes again.
-                        log.warning("an event of %s waits: %s", name, error)
+                        log.warning("an event for %s is waiting: %s", name, error)
                         continue
                 await delivered.ack()
 

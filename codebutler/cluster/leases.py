@@ -25,7 +25,7 @@ UNANSWERED = 2
 STUCK_S = 20.0
 """A gateway whose event loop does nothing for so long leads no more, though its lease is renewed beside it."""
 HOST_TTL_S = 10.0
-HELD = "another process is this host: end it, or wait until it has been silent for {0:g} s"
+HELD = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
 
 
 class LeaseLostError(CodeButlerError):
@@ -168,7 +168,7 @@ class HostLeases:
                 epoch = await self._bucket.put(host, instance, holder.epoch if holder else None)
                 if epoch is None:
                     self._holders.pop(host, None)
-                    raise LeaseLostError("another process has just become this host")
+                    raise LeaseLostError("another process has just started as this host")
                 holder = Holder(instance, epoch, now_s)
             self._holders[host] = Holder(instance, holder.epoch, now_s)
             return holder.epoch

@@ -99,7 +99,7 @@ def membership_in(token: str) -> ClusterMembership:
     """Raises ConfigError without quoting it."""
     text = "".join(token.split())
     if not text.startswith(PREFIX):
-        raise ConfigError(f"this is no token: paste the whole line, from {PREFIX} on")
+        raise ConfigError(f"this is not a token: paste the whole line, starting with {PREFIX} on")
     body = text.removeprefix(PREFIX)
     try:
         packed = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
@@ -131,14 +131,14 @@ def is_loopback(address: str) -> bool:
 def _fault(membership: ClusterMembership) -> str:
     """Why it cannot be used; "" if it can."""
     if not HOST_NAME.fullmatch(membership.name):
-        return f"name: {membership.name!r} cannot be a host's name: use small letters, digits and '-'"
+        return f"name: {membership.name!r} cannot be a host's name: use lower-case letters, digits and '-'"
     if not membership.seed or not membership.credential:
         how = "codebutler cluster create" if membership.name == GATEWAY else "codebutler host join"
         return f"it has no credential: `{how}` writes one"
     for each in membership.servers:
         where = urlsplit(each)
         if where.scheme not in ("nats", "tls") or not where.hostname:
-            return f"servers: {each!r} is no address like tls://HOST:4222"
+            return f"servers: {each!r} is not an address such as tls://HOST:4222"
         if where.scheme == "nats" and not is_loopback(where.hostname):
             return f"servers: {each} would send everything unencrypted over the network: use tls://"
     if len({urlsplit(each).scheme for each in membership.servers}) > 1:

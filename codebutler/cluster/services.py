@@ -43,7 +43,7 @@ from codebutler.supervisor.port import News as Reported
 
 WAITS = 10
 """Questions for one piece of a file, each waiting some seconds."""
-FENCED = "this host's lease is over"
+FENCED = "this host's lease has expired"
 
 
 @dataclass

@@ -131,7 +131,7 @@ NOT_THEIRS = Decision(allowed=False, reason="somebody else said it", told="Only 
 TOO_LOOSE = Decision(
     allowed=False,
     reason="not in authorization.mayLoosen",
-    told="That asks for less permission than the configuration does: its owner can allow it to you in "
+    told="That mode needs fewer approvals than the configured one: the owner can allow you to choose it in "
     "`authorization.mayLoosen`.",
 )
 

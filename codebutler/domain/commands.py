@@ -13,7 +13,7 @@ from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.domain.word import Word
 
 SLASH = "/butler"
-IN_THREADS = f"Where a thread takes no slash commands, write `!word` instead of `{SLASH} word`."
+IN_THREADS = f"Slash commands may not work in threads: there, write `!word` instead of `{SLASH} word`."
 
 
 ALL = (
@@ -144,7 +144,8 @@ ALL = (
         "[plan | ask | edit | full | default]",
         "(plan|ask|edit|full|default)?",
         "`plan` changes nothing before you approve a plan, `ask` asks before each change, `edit` may edit files, "
-        "`full` asks nothing. What asks less than the configuration does needs `authorization.mayLoosen`.",
+        "`full` asks nothing. A mode that needs fewer approvals than the configured one requires "
+        "`authorization.mayLoosen`.",
         handler="choosing.mode",
     ),
     Word(

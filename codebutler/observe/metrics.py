@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -46,7 +46,7 @@ class EventCounts:
         """By repository, agent and outcome."""
         self._seconds = [0] * (len(BUCKETS_S) + 1)
         self._sum_s = 0.0
-        self._told: Remembered[str, None] = Remembered(REMEMBERED)
+        self._told: BoundedDict[str, None] = BoundedDict(REMEMBERED)
 
     def event(self, outcome: str, seconds: float) -> None:
         """An event was received, and was on disk (or did not need to be) after this time."""

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Event, MessagePosted, TurnOutcome
 from codebutler.domain.refs import ConversationRef, MessageRef
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 from codebutler.protocol.spans import Traced, WorkSpan
 
 MOST_OPEN = 1000
@@ -60,7 +60,7 @@ class Tracing:
     def __init__(self, export: Export, clock: Clock) -> None:
         self._export = export
         self._clock = clock
-        self._open: Remembered[tuple[ConversationRef, MessageRef], _OpenTrace] = Remembered(MOST_OPEN)
+        self._open: BoundedDict[tuple[ConversationRef, MessageRef], _OpenTrace] = BoundedDict(MOST_OPEN)
 
     def delivered(self, event: Event, received_at: datetime) -> str:
         """The event goes to its worker now: the context that goes with it, "" if it is no message."""

@@ -74,7 +74,9 @@ async def examine(
     except ConfigError as error:
         yield CheckupLine(finding=fail("home", "configuration", str(error)))
         return
-    told = "{} can be used" if home.config.exists() else "there is no {} yet: every key has its default"
+    told = (
+        "{} can be used" if home.config.exists() else "{} does not exist yet: every setting has its default"
+    )
     yield CheckupLine(finding=ok("home", "configuration", told.format(home.config)))
     async for finding in _chats(config, table, clock):
         yield CheckupLine(finding=finding)
@@ -288,7 +290,7 @@ async def check_worker(
             last = (await errors).decode(errors="replace").strip().splitlines()[-1:]
             yield CheckupLine(finding=fail("worker", names, f"the check failed: {' '.join(last)[:300]}"))
     except TimeoutError:
-        told = f"the check said nothing for {SILENCE_S:g} s"
+        told = f"the check has printed nothing for {SILENCE_S:g} s"
         yield CheckupLine(finding=fail("worker", names, told))
     except msgspec.DecodeError as error:
         told = f"the check printed something unexpected: {error}"

@@ -145,8 +145,8 @@ def _running(
         yield warn(
             "supervisor",
             "runs under way",
-            f"{', '.join(under_way)}: at `codebutler restart` they have {GRACE_S:g} s to finish; the others go on "
-            "after it, and their threads say so",
+            f"{', '.join(under_way)}: `codebutler restart` gives them {GRACE_S:g} s to finish; longer "
+            "ones resume afterwards, and their threads say so",
         )
     else:
         yield ok("supervisor", "runs under way", "none")

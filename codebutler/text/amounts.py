@@ -34,7 +34,7 @@ def today(used: Mapping[str, float], limits: Mapping[Unit, float]) -> str:
 
 
 def amount(unit: Unit, number: float) -> str:
-    """``$1.20``, ``1.2M tokens``, ``1 run``, ``1h05m``."""
+    """``$1.20``, ``1.2M tokens``, ``1 run``, ``1h05m``, ``9 s``."""
     match unit:
         case "usd":
             return "<$0.01" if 0 < number < 0.005 else f"${number:.2f}"
@@ -42,6 +42,8 @@ def amount(unit: Unit, number: float) -> str:
             return f"{thousands(int(number))} tokens"
         case "turns":
             return f"{int(number)} run{'' if int(number) == 1 else 's'}"
+    if 0 < number < 1:
+        return f"{max(1, round(number * 60))} s"
     minutes = round(number)
     return (
         f"{minutes // 60}h{minutes % 60:02d}m"

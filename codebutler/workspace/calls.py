@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.params import Params
 from codebutler.workspace.records import Channel, Json, MethodError, StoredFile, User
@@ -43,7 +43,7 @@ class House:
     socket_url: str
     uploads: dict[str, StoredFile] = field(default_factory=dict)
     statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
-    sent: Remembered[tuple[str, str], Json] = field(default_factory=lambda: Remembered(MOST_SENT))
+    sent: BoundedDict[tuple[str, str], Json] = field(default_factory=lambda: BoundedDict(MOST_SENT))
     scheduled: dict[str, Any] = field(default_factory=dict)
     views: Views = field(init=False)
 

@@ -33,7 +33,7 @@ class Panel:
         """Pending ``faults``, the socket's figures, and how often the app exceeded Slack's limits."""
         return {
             "faults": msgspec.to_builtins(self._faults.pending()),
-            "connections": self._hub.connections,
+            "connections": len(self._hub.connections),
             "pending": self._hub.pending,
             "counts": {
                 "sent": self._hub.counts.sent,
@@ -56,9 +56,9 @@ class Panel:
         """End the app's connections in one of Slack's ways, or worse. Raises MethodError invalid_arguments."""
         reason = decoded(body, Disconnect).reason
         if reason == "drop":
-            self._hub.drop()
+            self._hub.connections.drop()
         elif reason == "deafen":
-            self._hub.deafen()
+            self._hub.connections.deafen()
         else:
             self._hub.disconnect(reason)
 

@@ -236,7 +236,7 @@ class Site:
 
     async def link(self, socket: WebSocket) -> None:
         """Socket Mode: the hub checks the ticket in the address, and ends a connection without one."""
-        await self.house.hub.serve(socket, transport_of(socket))
+        await self.house.hub.connections.serve(socket, transport_of(socket))
 
 
 def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:

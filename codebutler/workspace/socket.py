@@ -12,7 +12,6 @@ from functools import partial
 
 import msgspec
 from msgspec import Struct
-from starlette.websockets import WebSocket
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import settled_within
@@ -57,38 +56,16 @@ class Hub:
         self._clock = clock
         self._timing = timing
         self._signal = signal
-        self._connections = Connections(app_id, signal, self._take_frame)
+        self.connections = Connections(app_id, signal, self._take_frame)
+        """The app's open sockets; each envelope goes to one of them."""
         self._awaited: dict[str, asyncio.Future[Json]] = {}
         self._sent_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def connections(self) -> int:
-        """How many sockets the app has open; each envelope goes to one of them."""
-        return len(self._connections)
-
-    @property
-    def fresh_connections(self) -> int:
-        """Those that were not asked to disconnect."""
-        return self._connections.fresh
-
-    @property
-    def enabled(self) -> bool:
-        """Whether Socket Mode is switched on."""
-        return self._connections.enabled
-
-    @property
     def pending(self) -> int:
         """Events and commands that are neither acknowledged nor lost."""
         return len(self._tasks)
-
-    def issue_ticket(self) -> str:
-        """A ticket for one connection. Raises MethodError if Socket Mode is switched off."""
-        return self._connections.issue_ticket()
-
-    async def serve(self, socket: WebSocket, transport: asyncio.Transport | None) -> None:
-        """One connection from handshake to close; a ticket that was not issued, or was used, is refused."""
-        await self._connections.serve(socket, transport)
 
     def deliver(self, kind: str, payload: Json) -> None:
         """Send an event, at once if the app is connected, and retry until it is acknowledged or lost."""
@@ -117,20 +94,12 @@ class Hub:
     def disconnect(self, reason: Reason) -> None:
         """Send a disconnect message to every connection, as Slack does before closing."""
         wait_s = self._timing.refresh_grace_s if reason == "refresh_requested" else 0.0
-        for connection in self._connections.disconnect(reason):
+        for connection in self.connections.disconnect(reason):
             self.later(wait_s, partial(connection.outgoing.put_nowait, None))
-
-    def drop(self) -> None:
-        """Drop every connection without warning."""
-        self._connections.drop()
-
-    def deafen(self) -> None:
-        """From now on nothing arrives over the present connections, which stay open; new ones work."""
-        self._connections.deafen()
 
     async def close(self) -> None:
         """Close every connection and drop what is pending."""
-        self._connections.close()
+        self.connections.close()
         tasks = tuple(self._tasks)
         for future in self._awaited.values():
             future.cancel()
@@ -141,7 +110,7 @@ class Hub:
     def _attempt(
         self, kind: str, payload: Json, *, retry: int | None = None, accepts_response: bool = False
     ) -> tuple[str, asyncio.Future[Json]] | None:
-        connection = self._connections.next()
+        connection = self.connections.next()
         if connection is None:
             return None
         envelope_id = str(uuid.uuid4())

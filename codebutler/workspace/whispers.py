@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 from codebutler.workspace.records import Channel, Json, MethodError
 from codebutler.workspace.state import Workspace
 from codebutler.workspace.stream import Stream
@@ -30,7 +30,7 @@ class Whispers:
     def __init__(self, workspace: Workspace, stream: Stream) -> None:
         self._workspace = workspace
         self._stream = stream
-        self._kept: Remembered[str, Whisper] = Remembered(KEPT)
+        self._kept: BoundedDict[str, Whisper] = BoundedDict(KEPT)
 
     def say(
         self, channel: Channel, user: str, text: str, blocks: list[Json], thread_ts: str | None = None

@@ -101,7 +101,7 @@ class Talk:
     async def _decide(self, ts: str, value: str) -> None:
         """Press a button until it is gone: what a person does when nothing seems to happen."""
         workspace = self.house.built.workspace
-        await workspace.until(lambda: workspace.hub.connections or None, PATIENCE_S)
+        await workspace.until(lambda: len(workspace.hub.connections) or None, PATIENCE_S)
         with contextlib.suppress(MethodError, TimeoutError):
             await self.house.built.click(self.channel, ts, next(self.choices), value)
             await workspace.until(lambda: self.question() != (ts, value) or None, CLICK_AGAIN_S)

@@ -298,7 +298,7 @@ async def test_b11_tokens_revoked_for_a_while(tmp_path: Path, git_repo: Path) ->
             lambda status: status["outbox"]["pending"] > 0 and status["slack"]["trouble"]
         )
         assert "slack.botToken (token_revoked)" in status["slack"]["trouble"]
-        built.workspace.hub.drop()
+        built.workspace.hub.connections.drop()
         status = await built.until_status(lambda status: status["slack"]["state"] == "auth_failed")
         assert "token_revoked" in status["slack"]["trouble"]
         assert "codebutler setup" in await built.run("status")

@@ -207,8 +207,8 @@ async def test_c09_what_was_written_while_slack_was_out_of_reach(tmp_path: Path,
         await built.outcome(channel, root)
         hub, retried = built.workspace.hub, built.workspace.hub.counts.retried
         built.workspace.faults.add(Fault(method="*", kind="reset", times=10_000))
-        hub.drop()
-        await built.until("no connection", lambda: hub.connections == 0 or None)
+        hub.connections.drop()
+        await built.until("no connection", lambda: len(hub.connections) == 0 or None)
         said = [built.workspace.say(channel, "!ping") for _ in range(2)]
         reply = built.workspace.say(channel, "read README.md", thread_ts=root)
         # Slack's first repetition finds nobody either; the next one is a minute away.

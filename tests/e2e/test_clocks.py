@@ -106,7 +106,7 @@ async def test_k02_a_sleep_of_eight_hours(tmp_path: Path, git_repo: Path) -> Non
         since = len((built.home / "logs" / "codebutler.log").read_text())
         assert built.supervisor is not None
         signal_family(built.supervisor.pid, signal.SIGSTOP)
-        built.workspace.hub.drop()
+        built.workspace.hub.connections.drop()
         missed = []
         for hours in (1, 7):
             slack.offset = timedelta(hours=hours)

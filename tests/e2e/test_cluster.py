@@ -224,7 +224,7 @@ async def test_k04_only_one_process_is_a_host(tmp_path: Path, git_repo: Path) ->
         await made.answered()
         twin = machine(made.built, made.nats, "laptop", tmp_path / "twin")
         await twin.start("host")
-        await twin.says("another process is this host")
+        await twin.says("another process runs as this host")
         await made.answered()
         assert await twin.end() == 0
 

@@ -69,7 +69,7 @@ async def test_k08_jobs_of_a_host_run_once(tmp_path: Path, git_repo: Path) -> No
         built, channel = made.built, made.channel
         await made.standby.start("gateway")
         await made.standby.says("Standing by")
-        with pytest.raises(AssertionError, match="this gateway stands by"):
+        with pytest.raises(AssertionError, match="this gateway is on stand-by"):
             await made.standby.run("cluster", "status")
         told = json.loads(await made.gateway.run("cluster", "status", "--json"))
         assert [each["leads"] for each in told["gateways"]] == [True, False]

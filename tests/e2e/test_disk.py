@@ -167,7 +167,7 @@ async def test_d05_no_file_descriptors_are_left(tmp_path: Path, git_repo: Path) 
         pid = supervisor_pid(built)
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
-        built.workspace.hub.drop()
+        built.workspace.hub.connections.drop()
         await eventually(lambda: "cannot connect to Slack" in built.log())
         used_s = cpu_s(pid)
         await asyncio.sleep(2)  # the time over which it is measured

@@ -101,7 +101,7 @@ async def test_o04_new_tokens_without_a_restart(tmp_path: Path, git_repo: Path) 
         told = await built.run("setup", "--bot-token", bot, "--app-token", app)
         assert "Supervisor reloaded" in told
         await built.answer(channel, ts, "README.md")
-        built.workspace.hub.drop()
+        built.workspace.hub.connections.drop()
         await built.until_status(lambda status: status["slack"]["reconnects"] == 1)
         after = built.workspace.say(channel, "!ping")
         await built.answer(channel, after, "pong")

@@ -84,7 +84,7 @@ class Chaos:
                 self._stage.built.workspace.hub.disconnect(cast(Reason, reason))
                 self._note(kind)
             case ["cut", _]:
-                self._stage.built.workspace.hub.drop()
+                self._stage.built.workspace.hub.connections.drop()
                 self._note(kind)
             case [_, "supervisor"]:
                 await self._end_supervisor(kind)

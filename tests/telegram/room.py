@@ -9,7 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from codebutler.chat.absence_notice import AbsenceNotice, Channels
+from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.telegram.api import BotApi
@@ -70,7 +70,7 @@ class Room:
             self._heed,
             Random(1),
             AbsenceNotice(
-                self.sender, self.journal, self.clock, Channels(tuple), lambda: False, self.journal
+                self.sender, self.journal, self.clock, ToldChannels(tuple), lambda: False, self.journal
             ),
         )
         self._task: asyncio.Task[None] | None = None

@@ -27,7 +27,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 from codebutler.platform.tasks import Tasks, full_jitter_s
 
 BACKOFF_BASE_S = 0.5
@@ -68,7 +68,7 @@ class Attempts:
         self._can_look = can_look
         self._pending: dict[Item, None] = {}
         self._by_id: dict[tuple[ConversationRef, str], Item] = {}
-        self._done: Remembered[tuple[ConversationRef, str], _Done] = Remembered(REMEMBERED)
+        self._done: BoundedDict[tuple[ConversationRef, str], _Done] = BoundedDict(REMEMBERED)
         self._changed = asyncio.Event()
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._look_from_s = clock.monotonic() + LOOK_DELAY_S

@@ -14,7 +14,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import Value
 from codebutler.domain.refs import ConversationRef
 from codebutler.observe.metrics import CallCounts
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 
 REMEMBERED = 10_000
 WaitingT = TypeVar("WaitingT", bound=WaitingCall)
@@ -36,8 +36,8 @@ class Loop:
         self._numbers = count(1)
         self._has_token = True
         self._closed: dict[ConversationRef, float] = {}
-        self._marks: Remembered[Line, bool | None] = Remembered(REMEMBERED)
-        self._served: Remembered[tuple[Call, ConversationRef], int] = Remembered(REMEMBERED)
+        self._marks: BoundedDict[Line, bool | None] = BoundedDict(REMEMBERED)
+        self._served: BoundedDict[tuple[Call, ConversationRef], int] = BoundedDict(REMEMBERED)
         self._begun = 0
         self.counts = CallCounts()
         self._alarm: asyncio.Task[None] | None = None

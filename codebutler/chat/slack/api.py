@@ -295,22 +295,16 @@ class SlackApi:
 
     async def create_channel(self, name: str) -> ChannelInfo:
         """Raises ChatError with Slack's code (name_taken, invalid_name…). Slack: conversations.create."""
-        return channel_of(
-            (await self._http.call(ApiCall("conversations.create", write=True), name=name)).get("channel")
-        )
+        return await self._channel(ApiCall("conversations.create", write=True), name=name)
 
     async def join_channel(self, channel: ConversationRef) -> ChannelInfo:
         """Public channels only; already being a member is success. Slack: conversations.join."""
-        return channel_of(
-            (await self._http.call(ApiCall("conversations.join"), channel=channel)).get("channel")
-        )
+        return await self._channel(ApiCall("conversations.join"), channel=channel)
 
     async def open_direct(self, user: PersonRef) -> ConversationRef:
         """The ID of our conversation with a user, created on first use; they do not see it until somebody writes.
         Slack: conversations.open."""
-        return channel_of(
-            (await self._http.call(ApiCall("conversations.open"), users=user)).get("channel")
-        ).id
+        return (await self._channel(ApiCall("conversations.open"), users=user)).id
 
     async def invite(self, channel: ConversationRef, users: Sequence[PersonRef]) -> None:
         """Invite people to a channel; at most 100. Slack: conversations.invite."""
@@ -341,9 +335,10 @@ class SlackApi:
 
     async def channel_info(self, channel: ConversationRef) -> ChannelInfo:
         """Slack: conversations.info."""
-        return channel_of(
-            (await self._http.call(ApiCall("conversations.info"), channel=channel)).get("channel")
-        )
+        return await self._channel(ApiCall("conversations.info"), channel=channel)
+
+    async def _channel(self, call: ApiCall, **asked: str) -> ChannelInfo:
+        return channel_of((await self._http.call(call, **asked)).get("channel"))
 
     @property
     def base_url(self) -> str:

@@ -39,7 +39,7 @@ from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Gap
 from codebutler.intake.repos import Repo
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 from codebutler.platform.tasks import cancel
 
 AT_ONCE = 4
@@ -110,7 +110,7 @@ class CatchUp:
         # that is checked at once.
         self._due_s: dict[ConversationRef, float] = {}
         self._listening = False
-        self._read: Remembered[tuple[ConversationRef, str], str] = Remembered(REMEMBERED)
+        self._read: BoundedDict[tuple[ConversationRef, str], str] = BoundedDict(REMEMBERED)
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()
         self._alarm: set[asyncio.Task[None]] = set()

@@ -8,8 +8,7 @@ from functools import partial
 from random import Random
 from uuid import uuid4
 
-from codebutler.chat.absence_notice import AbsenceNotice
-from codebutler.chat.absence_notice import Channels as Told
+from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.access import Channels
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.people import Person
@@ -158,7 +157,7 @@ class SlackIntegration:
             sender,
             host.journal,
             clock,
-            Told(catch_up.channels),
+            ToldChannels(catch_up.channels),
             lambda: catch_up.is_busy or host.is_starting(),
             host.notes,
         )

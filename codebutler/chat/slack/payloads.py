@@ -75,19 +75,12 @@ def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event
     return Ignored(f"envelope type {clean(kind)[:40]}")
 
 
-def from_history(
-    message: Mapping[str, Any], channel: ConversationRef, me: Identity
-) -> MessagePosted | Ignored:
-    """A message from conversations.history or conversations.replies. Raises PayloadError."""
-    return _posted(message, channel, me)
-
-
 def shown(message: Mapping[str, Any], channel: ConversationRef, me: Identity) -> ShownMessage:
     """A message of the history with its edits and replies. Raises PayloadError without a usable ts."""
     edited = section(message, "edited")
     latest = message.get("latest_reply")
     try:
-        event = from_history(message, channel, me)
+        event = _posted(message, channel, me)
     except PayloadError:
         event = Ignored("a message of an unknown shape")
     return ShownMessage(

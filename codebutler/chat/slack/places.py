@@ -31,7 +31,7 @@ _CREATE_FAULTS = {
 }
 
 
-class Channels:
+class ChannelFinder:
     """Finds, creates and joins a repository's channel as requested; ``run`` is the whole process."""
 
     def __init__(self, api: SlackApi, wish: PlaceWish) -> None:
@@ -146,7 +146,7 @@ async def place(wish: PlaceWish) -> RepoPlace:
     if wish.given.get("invite") and wish.given.get("channel"):
         raise BadOptionError("--invite needs --create-channel")
     async with slack_api(wish.config.slack) as api:
-        found = await Channels(api, wish).run()
+        found = await ChannelFinder(api, wish).run()
     return RepoPlace(id=found.id, name=f"#{found.name}")
 
 

@@ -32,7 +32,7 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class TelegramChat:
         self._marks = Marks()
         self._marking = asyncio.Lock()
         self._redact = redact
-        self._begun: Remembered[tuple[ConversationRef, str, int], list[int]] = Remembered(BEGUN)
+        self._begun: BoundedDict[tuple[ConversationRef, str, int], list[int]] = BoundedDict(BEGUN)
         """Posts in several parts of which some are sent: the next attempt continues after them."""
 
     async def __aenter__(self) -> Self:

@@ -18,7 +18,7 @@ from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, Writte
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 from codebutler.domain.refs import NOWHERE, MessageRef
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 
 REMEMBERED = 5000
 TITLE_CHARS = 60
@@ -29,8 +29,8 @@ class IncomingEvents:
 
     def __init__(self, records: MessageRecords) -> None:
         self._records = records
-        self._texts: Remembered[tuple[int, int], str] = Remembered(REMEMBERED)
-        self._albums: Remembered[tuple[int, str], MessageRef] = Remembered(REMEMBERED)
+        self._texts: BoundedDict[tuple[int, int], str] = BoundedDict(REMEMBERED)
+        self._albums: BoundedDict[tuple[int, str], MessageRef] = BoundedDict(REMEMBERED)
 
     async def thread(self, spot: Spot) -> MessageRef | None:
         """The ref of a message's conversation; None if it starts one."""

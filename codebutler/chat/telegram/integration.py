@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from codebutler.chat.absence_notice import AbsenceNotice, Channels
+from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.people import Person
 from codebutler.chat.platform import ConnectedChat, Host, Opening, PersonalPages
@@ -54,7 +54,7 @@ class TelegramIntegration:
             sender,
             host.journal,
             host.clock,
-            Channels(lambda: tuple(host.listened()), host.asking),
+            ToldChannels(lambda: tuple(host.listened()), host.asking),
             host.is_starting,
             host.notes,
         )

@@ -26,7 +26,7 @@ from codebutler.domain.message import PICK_ACTION
 from codebutler.domain.model import File
 from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 
 T = TypeVar("T", bound=Struct)
 
@@ -123,7 +123,7 @@ class MessageRecords:
         self._messages: NotePages[KnownMessage] = NotePages(notes, dict[str, KnownMessage])
         self._moved: dict[int, int] = {}
         self._newest: dict[int, int] = {}
-        self._names: Remembered[PersonRef, str] = Remembered(NAMES_REMEMBERED)
+        self._names: BoundedDict[PersonRef, str] = BoundedDict(NAMES_REMEMBERED)
 
     async def open(self) -> None:
         """Read which groups have new numbers. Raises StoreError."""
@@ -244,10 +244,10 @@ class Buttons:
         self._random = random
         self._pages: NotePages[ButtonMeaning] = NotePages(notes, dict[str, ButtonMeaning])
         self._page = -1
-        self._shown: Remembered[tuple[int, str], dict[Pressable, str]] = Remembered(PRESSES_REMEMBERED)
+        self._shown: BoundedDict[tuple[int, str], dict[Pressable, str]] = BoundedDict(PRESSES_REMEMBERED)
         """The IDs on a message, or of an operation: an edit keeps those that it still offers."""
-        self._pressed: Remembered[tuple[str, PersonRef], float] = Remembered(PRESSES_REMEMBERED)
-        self._ticks: Remembered[str, bool] = Remembered(PRESSES_REMEMBERED)
+        self._pressed: BoundedDict[tuple[str, PersonRef], float] = BoundedDict(PRESSES_REMEMBERED)
+        self._ticks: BoundedDict[str, bool] = BoundedDict(PRESSES_REMEMBERED)
         """Boxes ticked or unticked in this process; the message shows the others' state."""
 
     async def keyboard(

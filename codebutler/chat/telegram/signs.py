@@ -15,7 +15,7 @@ from codebutler.chat.telegram.messages import Destination
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import Mark
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 from codebutler.platform.tasks import Tasks
 
 REACTIONS: Mapping[Mark, str] = MappingProxyType(
@@ -39,7 +39,7 @@ class Marks:
     """The marks on the latest messages, as far as this process knows."""
 
     def __init__(self) -> None:
-        self._set: Remembered[MessagePlace, tuple[Mark, ...]] = Remembered(REMEMBERED)
+        self._set: BoundedDict[MessagePlace, tuple[Mark, ...]] = BoundedDict(REMEMBERED)
 
     def of(self, place: MessagePlace) -> tuple[Mark, ...]:
         """The marks that are set."""

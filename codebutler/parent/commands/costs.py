@@ -16,7 +16,7 @@ from codebutler.text.markup import person, plain
 
 MOST = 10
 LISTED_DAYS = 14
-NOTHING = "No runs here in this time."
+NOTHING = "No runs here in this period."
 
 
 async def run(asked: Asked) -> str:

@@ -105,7 +105,7 @@ class Acts:
         press = Press(ref=MessageRef(act.card), action_id=button, value=act.value, picked=act.picked)
         await self.speaker.press(served, press, turn.thread or None, act.words.strip())
         self.speaker.check_up(served)
-        return "Sent. The thread shows what came of it."
+        return "Sent. The thread shows the result."
 
     async def _answer(self, served: Served, act: AnswerQuestion) -> str:
         turn, speaker = self._turn(act.repo, act.run), self.speaker

@@ -28,7 +28,7 @@ QUOTE_LINES = 6
 QUOTE_CHARS = 160
 MESSAGE_CHARS = 12_000
 TOO_LONG = f"the comments are longer than {MESSAGE_CHARS} characters together: send some of them first"
-EMPTY = "there is no comment to send"
+EMPTY = "there are no comments to send"
 FIRST_LINE = "Comments on your changes:"
 """Neither a command nor an agent's prefix: what follows is always text for the thread's agent."""
 

@@ -98,7 +98,7 @@ class _Page:
         chosen = self.filter.chosen
         rows = [row for row in self.rows if all(chosen[key] in ("", of(row)) for key, of in KEYS.items())]
         if not rows:
-            return tag("div", tag("p", "No runs in this time.", class_="empty"), id="costs")
+            return tag("div", tag("p", "No runs in this period.", class_="empty"), id="costs")
         groups = [self._group(key, sums(rows, of)) for key, of in KEYS.items()]
         return tag(
             "div",
@@ -149,7 +149,7 @@ class _Page:
 
     def _runs(self, rows: Sequence[LedgerRow]) -> Html:
         newest = [row for row in reversed(rows) if row.run][:MOST_RUNS]
-        header = ("Started", "Repository", "Who", "Agent", "Outcome", "Cost", "Tokens", "Time", "Left")
+        header = ("Started", "Repository", "Who", "Agent", "Outcome", "Cost", "Tokens", "Time", "Result")
         title = "Runs" if len(newest) < MOST_RUNS else f"The newest {MOST_RUNS} runs"
         return _section(title, _table(header, [self._run(row) for row in newest], "runs", "runs"))
 
@@ -168,7 +168,7 @@ class _Page:
             _cell("–" if row.cost_usd is None else amount("usd", row.cost_usd), "Cost"),
             _cell(thousands(row.input_tokens + row.output_tokens), "Tokens"),
             _cell(amount("minutes", row.duration_s / 60), "Time"),
-            _text(_left(row), "Left"),
+            _text(_left(row), "Result"),
         )
 
     def _name(self, key: str, name: str) -> str:

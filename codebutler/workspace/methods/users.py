@@ -88,7 +88,7 @@ def connections_open(call: Call) -> Json:
     """
     if call.user is not None:
         raise MethodError("not_allowed_token_type")
-    ticket = call.house.hub.issue_ticket()
+    ticket = call.house.hub.connections.issue_ticket()
     return {"url": f"{call.house.socket_url}/link/?ticket={ticket}&app_id={call.workspace.app_id}"}
 
 

@@ -145,7 +145,7 @@ def test_a_home_without_a_configuration_is_not_said_to_have_one(cli: Cli) -> Non
 
     assert (
         found["home", "configuration"]["text"]
-        == f"there is no {cli.home.config} yet: every key has its default"
+        == f"{cli.home.config} does not exist yet: every setting has its default"
     )
 
 

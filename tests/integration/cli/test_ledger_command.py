@@ -121,7 +121,7 @@ def test_csv_has_a_line_for_each_run(shops: Cli) -> None:
 
 
 def test_no_runs_are_said_so(shops: Cli) -> None:
-    assert "No runs in this time." in shops("ledger", "--user", "nobody").out
+    assert "No runs in this period." in shops("ledger", "--user", "nobody").out
 
 
 def test_a_store_that_cannot_be_read_does_not_hide_the_others(shops: Cli, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ CLOCK = SystemClock()
 WAITING = 50
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_three_servers_go_on_with_what_one_had(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     async with nats_server(tmp_path / "one") as one, nats_cluster(tmp_path) as three:
@@ -55,9 +55,9 @@ async def test_three_servers_go_on_with_what_one_had(tmp_path: Path) -> None:
             await whole(three)  # as the gateway spreads them
             await three.servers[0].wipe()
             async with host(three, spawner=spawner) as there:
-                await until(lambda: there.taken(f"message {WAITING + 1}"), within_s=60)
+                await until(lambda: there.taken(f"message {WAITING + 1}"), within_s=120)
                 second.hosts.deliver(entry(WAITING + 2, "after"))
-                await until(lambda: there.taken("after"), within_s=60)
+                await until(lambda: there.taken("after"), within_s=120)
         assert spawner.disk().texts == [
             "before",
             *(f"message {seq}" for seq in range(2, WAITING + 2)),

@@ -119,7 +119,7 @@ async def test_a_host_that_was_replaced_is_fenced(tmp_path: Path) -> None:
                 ended = TurnEnded(op_id="end1", thread="1.0", messages=("1.1",), outcome="done")
                 worker.say(Send(op_id="op1", operation=Post(message=said("too late"))), ended)
                 async with asyncio.timeout(DEADLINE_S):
-                    with pytest.raises(LeaseLostError, match="another process is this host"):
+                    with pytest.raises(LeaseLostError, match="another process runs as this host"):
                         await asyncio.shield(asleep.running)
                 successor.say(Send(op_id="op2", operation=Post(message=said("in time"))))
                 await until(lambda: Sent(op_id="op2", ref="posted-op2") in successor.heard)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cluster.floods import LEFT_OUT_S
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
     Beat,
@@ -29,7 +28,9 @@ from tests.natsserver import nats_server
 from tests.seam import gateway, host, remote, until
 from tests.workers.services import entry
 
-TTL_S = 6.0
+TTL_S = 15.0
+LOGGED = 100
+DEADLINE_S = 60.0
 EVENTS = 8
 PIECE = b"x" * 2**16
 FLOODS = {
@@ -52,14 +53,14 @@ async def test_a_flood_of_one_host_holds_up_nobody_else(
         async with flooding(thief(server), *FLOODS[flood]):
             for number in range(1, EVENTS):
                 opened.hosts.deliver(entry(number, f"text {number}"))
-                await until(partial(laptop.taken, f"text {number}"), within_s=15)
+                await until(partial(laptop.taken, f"text {number}"), within_s=DEADLINE_S)
                 await asyncio.sleep(1)  # the lease has to be renewed meanwhile
                 assert opened.authority.is_held
-                assert opened.authority.hosts.is_awake("laptop")
-        assert len(caplog.messages) < 20
+                await until(lambda: opened.authority.hosts.is_awake("laptop"), within_s=DEADLINE_S)
+        assert len(caplog.messages) < LOGGED
         assert any("for sending too much: cb." in line for line in caplog.messages)
         async with host(server, "tower") as tower:
-            await asyncio.wait_for(tower.spawner.worker("tools"), 3 * LEFT_OUT_S)
+            await asyncio.wait_for(tower.spawner.worker("tools"), DEADLINE_S)
 
 
 async def test_files_that_nobody_fetches_to_the_end_are_few(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ async def test_files_that_nobody_fetches_to_the_end_are_few(tmp_path: Path) -> N
             question = FetchQuestion(
                 epoch=tower.standing.epoch, repo="tools", request=request, file_id="F1", number=number
             )
-            message = await client.request(questions_of("tower"), encode(question), timeout=10)
+            message = await client.request(questions_of("tower"), encode(question), timeout=DEADLINE_S)
             return replies.decode(message.data)
 
         found = await asyncio.gather(*(asked(f"r{number}") for number in range(DOWNLOADS + 10)))

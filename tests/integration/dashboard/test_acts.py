@@ -276,7 +276,7 @@ async def test_only_what_is_open_is_decided_and_only_with_the_key(tmp_path: Path
         assert (await act({**allow, "user": "U1"}, **bearer)).status_code == 400
         assert (await act({"do": "worker", "repo": "shop", "how": "kill"}, **bearer)).status_code == 400
         assert built.thread.heard == []
-        assert (await act(allow, **bearer)).json() == {"told": "Sent. The thread shows what came of it."}
+        assert (await act(allow, **bearer)).json() == {"told": "Sent. The thread shows the result."}
         built.thread.down = "it stays down"
         assert "it stays down" in (await act(allow, **bearer)).json()["error"]
         assert len(built.thread.heard) == 2  # it is kept until the worker runs

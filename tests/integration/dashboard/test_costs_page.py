@@ -141,12 +141,12 @@ async def test_it_is_narrowed_with_the_keyboard_and_stays_so(browser: Browser, t
         if both:
             await expect(page.locator(".sums dd").nth(1)).to_have_text(str(len(both)))
         else:
-            await expect(page.locator("#costs")).to_have_text("No runs in this time.")
+            await expect(page.locator("#costs")).to_have_text("No runs in this period.")
 
 
 async def test_without_runs_it_says_so(browser: Browser, tmp_path: Path) -> None:
     async with served(tmp_path, 0) as built, opened(browser, address(built)) as page:
-        await expect(page.locator("#costs")).to_have_text("No runs in this time.")
+        await expect(page.locator("#costs")).to_have_text("No runs in this period.")
         await clean(page)
 
 

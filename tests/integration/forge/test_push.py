@@ -20,7 +20,7 @@ async def test_the_branch_that_is_checked_out_is_pushed(desk: Desk) -> None:
         assert "Fix the" in text_of(told)
         assert told.thread == "100.1"
         says(parent, "push", "100.3")
-        await parent.post_with("has all of it already")
+        await parent.post_with("is already up to date")
 
 
 async def test_commits_on_a_protected_branch_go_to_one_of_their_own(desk: Desk) -> None:

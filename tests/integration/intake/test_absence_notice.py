@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.chat.absence_notice import AbsenceNotice, Channels
+from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.slack.api import SLACK_LIMITS
@@ -52,7 +52,7 @@ class World:
                 sender,
                 journal,
                 self.clock,
-                Channels(lambda: self.channels, lambda: self.asking),
+                ToldChannels(lambda: self.channels, lambda: self.asking),
                 lambda: self.busy,
                 journal,
             )

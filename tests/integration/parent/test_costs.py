@@ -46,7 +46,7 @@ def test_a_week_by_person_agent_and_day() -> None:
 
 
 def test_nothing_is_said_so_and_very_many_are_cut() -> None:
-    assert "No runs here in this time." in summary([], WEEK)
+    assert "No runs here in this period." in summary([], WEEK)
     many = summary([row(f"t{number}", f"U0{number:02}") for number in range(40)], WEEK)
     assert many.splitlines()[1].endswith("… and 30 more")
 

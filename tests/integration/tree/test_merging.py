@@ -170,7 +170,7 @@ async def test_work_elsewhere_in_the_repository_stays(repo: Path, trees: Worktre
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("echo 2 > a.txt; git commit -qam one; git checkout -q --detach", "on no branch"),
+        ("echo 2 > a.txt; git commit -qam one; git checkout -q --detach", "detached HEAD"),
         (
             "echo 2 > a.txt; git commit -qam one; git checkout -q -b other HEAD~1; echo 3 > a.txt; "
             "git commit -qam two; git rebase -q @{-1} || :",
@@ -325,7 +325,7 @@ async def test_its_size_is_known(trees: Worktrees) -> None:
 async def test_without_a_branch_there_is_nothing_to_merge_into(repo: Path, trees: Worktrees) -> None:
     await works(trees, "echo two > a.txt; git commit -qam one")
     git(repo, "checkout", "-q", "--detach")
-    with pytest.raises(GitError, match="the repository itself is on no branch"):
+    with pytest.raises(GitError, match="the repository itself has a detached HEAD"):
         await merged(trees)
 
 

@@ -438,4 +438,4 @@ async def test_the_parent_is_told_what_a_run_changed(repo: Path) -> None:
         assert found.body.count(b"diff --git") == 3
         assert b"+print('changed')" in found.body
         assert b"xoxb" not in found.body
-        assert (await asked(parent, "no-such-run", 1)).problem == "CodeButler no longer knows that run."
+        assert (await asked(parent, "no-such-run", 1)).problem == "CodeButler has no record of that run."

@@ -121,7 +121,7 @@ async def test_a_slash_command_has_no_thread_to_choose_for(tmp_path: Path) -> No
     async with worker(settings(tmp_path)) as parent:
         event = slashed(channel=CHANNEL, user=USER, command="/butler", text="mode plan", invocation="t-mode")
         parent.deliver(event, Command(name="mode", argument="plan"))
-        await parent.post_with("Where a thread takes no slash commands")
+        await parent.post_with("Slash commands may not work in threads")
 
 
 async def test_model_and_mode_are_the_threads(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def slash(parent: Parent, name: str, argument: str = "") -> int:
     ("name", "argument", "expected"),
     [
         ("help", "", "`!status`"),
-        ("help", "", "Where a thread takes no slash commands"),
+        ("help", "", "Slash commands may not work in threads"),
         ("help", "stop", "`!stop [all]`: stop running"),
         ("help", "stpo", "Did you mean `!help stop`?"),
         ("ping", "", "pong from sample"),

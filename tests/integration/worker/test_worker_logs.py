@@ -58,7 +58,7 @@ async def test_the_newest_sessions_log_comes_as_a_file(tmp_path: Path) -> None:
         assert (file.filename, file.content) == (f"{session}.log", b"\x1b[31mraw\x00\xff bytes\r\n")
         assert file.thread == "300.1"
         assert texts(said).startswith(f"📎 `{session}`, ")
-        assert "all that this run's program wrote" in texts(said)
+        assert "everything that this run's program printed" in texts(said)
 
 
 async def test_in_a_thread_it_is_that_threads_and_a_name_is_any(tmp_path: Path) -> None:

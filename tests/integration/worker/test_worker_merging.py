@@ -151,7 +151,7 @@ async def test_the_button_of_an_old_card_does_not_take_newer_work(repo: Path) ->
         card = await parent.post_with("🗑️ Discard the worktree")
         await works(parent, "100.3", "and more", "echo more > more.py", "100.1")
         press(parent, card)
-        await parent.post_with("the worktree has changed since that was asked")
+        await parent.post_with("the worktree has changed since you were asked")
         assert (tree / "more.py").exists()
 
 

@@ -62,7 +62,7 @@ async def test_what_the_agent_keeps_is_told_to_its_next_session_and_skills_are_a
         await parent.post_with("Kept it.")
         first, second, third = results(model.requests[1])
         assert first == "Kept: deploy: to staging first"
-        assert "reads like an order" in second
+        assert "reads like an instruction" in second
         assert "git diff HEAD" in third
         offered = {tool["function"]["name"] for tool in model.requests[0]["tools"]}
         assert {"remember", "forget", "use_skill", "web_fetch"} <= offered

@@ -190,7 +190,7 @@ async def test_where_both_fail_the_card_has_nothing_to_press(repo: Path) -> None
                 Finished(ok=False, text="Usage limit reached.", reason="limit", resets_at_s=9e9),
             )
         card = await card_of(parent)
-        assert "Neither has anything to pick." in text_of(card)
+        assert "Neither of them changed anything." in text_of(card)
         assert card.message.buttons == ()
         await parent.until(lambda: parent.reactions("100.1") == ["x"], flow=True)
         await parent.until(parent.is_idle, flow=True)

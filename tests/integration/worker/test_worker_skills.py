@@ -78,7 +78,7 @@ async def test_one_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
         assert "review-diff" not in text_of(listed)
         assert "release-notes" in text_of(listed)
         says(parent, "reviev-diff", "100.2")
-        await parent.post_with("There is no skill `reviev-diff` here. `!skills` lists what there is.")
+        await parent.post_with("There is no skill `reviev-diff` here. `!skills` lists the available ones.")
         says(parent, "release-note", "100.3")
         await parent.post_with("Did you mean `!skills release-notes`?")
 

@@ -108,7 +108,7 @@ async def stage() -> AsyncIterator[Stage]:
         handler: Any = AsyncSocketModeHandler(app.app, server.app_token, ping_interval=0.5)
         handler.client.proxy = None
         await handler.connect_async()
-        await server.until(lambda: server.hub.connections == 1)
+        await server.until(lambda: len(server.hub.connections) == 1)
         expect.set_options(timeout=PATIENCE_MS)
         yield Stage(server, app, browser)
         await handler.close_async()

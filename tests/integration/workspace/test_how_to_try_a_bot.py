@@ -33,7 +33,7 @@ async def test_the_bot_of_the_page_works(server: WorkspaceServer, tmp_path: Path
         sys.executable, str(tmp_path / "bot.py"), env=env, stdout=subprocess.DEVNULL
     )
     try:
-        await server.until(lambda: server.hub.connections == 1, 30)
+        await server.until(lambda: len(server.hub.connections) == 1, 30)
         you, channel = server.workspace.person, server.channel_id("demo")
         await server.interactions.slash(you, {"channel": channel, "command": "/deploy", "text": ""})
         view = (await server.until(lambda: server.dialogs.shown_to(you)["modals"]))[0]

@@ -237,8 +237,8 @@ async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None
             assert stage.server.limits.enforced is enforced
         first = stage.server.hub.counts.sent
         await panel.get_by_role("button", name="Cut").click()
-        await stage.server.until(lambda: stage.server.hub.connections == 0)
-        await stage.server.until(lambda: stage.server.hub.connections == 1, 30)
+        await stage.server.until(lambda: len(stage.server.hub.connections) == 0)
+        await stage.server.until(lambda: len(stage.server.hub.connections) == 1, 30)
         stage.server.say(channel, "are you back?")
         await stage.server.until(lambda: stage.server.hub.counts.sent > first)
 

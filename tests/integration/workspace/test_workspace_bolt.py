@@ -64,7 +64,7 @@ async def app(
     handler = request.param(app, server.app_token)
     handler.client.proxy = None
     await handler.connect_async()
-    await server.until(lambda: server.hub.connections == 1)
+    await server.until(lambda: len(server.hub.connections) == 1)
     yield app
     await handler.close_async()
 
@@ -112,9 +112,9 @@ async def test_a_slash_command_is_answered_in_the_channel(app: AsyncApp, server:
 
 
 async def test_the_app_goes_on_after_a_refresh(app: AsyncApp, server: WorkspaceServer) -> None:
-    old = server.hub.connections
+    old = len(server.hub.connections)
     server.hub.disconnect("refresh_requested")
-    await server.until(lambda: server.hub.fresh_connections == old)
+    await server.until(lambda: server.hub.connections.fresh == old)
     ts = server.say("demo", "hello again")
     assert (await reply(server, ts))["text"].startswith("hi ")
 

@@ -239,7 +239,7 @@ async def test_a_dropped_connection_ends_without_a_word(
         await page.post("/workspace/disconnect", json={"reason": "drop"})
         await asyncio.wait_for(socket.wait_closed(), 5)
         assert socket.close_code == 1006
-    await server.until(lambda: server.hub.connections == 0)
+    await server.until(lambda: len(server.hub.connections) == 0)
 
 
 async def test_a_taken_port_is_one_clear_line(server: WorkspaceServer) -> None:

@@ -23,7 +23,7 @@ async def app(server: WorkspaceServer, bot: AsyncWebClient) -> AsyncIterator[Dep
     handler: Any = AsyncSocketModeHandler(deployer.app, server.app_token)
     handler.client.proxy = None
     await handler.connect_async()
-    await server.until(lambda: server.hub.connections == 1)
+    await server.until(lambda: len(server.hub.connections) == 1)
     yield deployer
     await handler.close_async()
 

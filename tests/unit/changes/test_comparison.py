@@ -72,7 +72,7 @@ def test_one_that_failed_says_why_and_its_changes_can_be_picked_all_the_same() -
     assert "key" in text
     assert "secret" not in text
     assert [label for label, _ in buttons] == ["Diff claude", "Pick claude", "Discard both"]
-    assert "Only one has something to pick." in text
+    assert "Only one of them changed anything." in text
 
 
 def test_where_nobody_has_anything_there_is_nothing_to_press() -> None:
@@ -87,7 +87,7 @@ def test_where_nobody_has_anything_there_is_nothing_to_press() -> None:
 def test_what_is_not_known_is_not_called_nothing() -> None:
     text, buttons = shown(entry("claude", "failed", "", None, is_known=False), entry("kimi", found=None))
     assert text.count("It changed no files.") == 1
-    assert "What it changed is not known" in text
+    assert "Its changes are unknown" in text
     assert [label for label, _ in buttons] == ["Pick claude", "Pick kimi", "Discard both"]
 
 

@@ -151,8 +151,8 @@ def test_a_token_brings_a_membership_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("token", "why"),
     [
-        ("", "this is no token"),
-        ("xoxb-1", "this is no token"),
+        ("", "this is not a token"),
+        ("xoxb-1", "this is not a token"),
         (token_of(member())[:-9], "damaged"),
         (token_of(member()) + "A!", "damaged"),
         (PREFIX + "AAAA", "damaged"),
@@ -226,7 +226,7 @@ def test_a_home_is_a_gateways_or_a_hosts(tmp_path: Path) -> None:
         ({"name": "laptop", "seed": ""}, "no credential: `codebutler host join`"),
         ({"name": "laptop", "servers": ["nats://10.0.0.1:4222"]}, "unencrypted over the network: use tls://"),
         ({"name": "laptop", "servers": ["nats://127.0.0.1:1", "tls://a.example:1"]}, "all of them"),
-        ({"name": "laptop", "servers": ["http://a.example"]}, "no address like"),
+        ({"name": "laptop", "servers": ["http://a.example"]}, "not an address such as"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, values: dict[str, object], what: str) -> None:

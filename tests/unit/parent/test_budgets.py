@@ -41,6 +41,9 @@ def test_a_worker_that_tells_nonsense_tells_nothing(until: str) -> None:
         ("turns", 1, "1 run"),
         ("turns", 20, "20 runs"),
         ("minutes", 2.5, "2.5 min"),
+        ("minutes", 0.15, "9 s"),
+        ("minutes", 0.001, "1 s"),
+        ("minutes", 0, "0 min"),
         ("minutes", 125, "2h05m"),
     ],
 )

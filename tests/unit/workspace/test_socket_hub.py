@@ -31,7 +31,7 @@ class Peer:
         self.closed = False
         scope = {"type": "websocket", "query_string": f"ticket={ticket}".encode(), "headers": [], "path": "/"}
         socket = WebSocket(scope, self._to_hub.get, self._send)
-        self.task = asyncio.create_task(hub.serve(socket, None), name="peer")
+        self.task = asyncio.create_task(hub.connections.serve(socket, None), name="peer")
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "websocket.send":
@@ -73,7 +73,7 @@ async def hub(clock: ManualClock) -> AsyncIterator[Hub]:
 async def connected(hub: Hub, count: int = 1) -> AsyncIterator[list[Peer]]:
     peers = []
     for _ in range(count):
-        peers.append(Peer(hub, hub.issue_ticket()))
+        peers.append(Peer(hub, hub.connections.issue_ticket()))
         await settle()
     try:
         yield peers
@@ -201,22 +201,22 @@ async def test_a_disabled_link_is_for_good(hub: Hub) -> None:
         await settle()
         assert (peer.goodbyes(), peer.closed) == (["link_disabled"], True)
     with pytest.raises(MethodError, match="feature_not_enabled"):
-        hub.issue_ticket()
+        hub.connections.issue_ticket()
 
 
 async def test_the_eleventh_connection_is_sent_away(hub: Hub) -> None:
     async with connected(hub, MAX_CONNECTIONS + 1) as peers:
         assert peers[-1].goodbyes() == ["too_many_websockets"]
         assert peers[-1].closed
-        assert hub.connections == MAX_CONNECTIONS
+        assert len(hub.connections) == MAX_CONNECTIONS
 
 
 async def test_a_used_ticket_is_refused(hub: Hub) -> None:
-    ticket = hub.issue_ticket()
+    ticket = hub.connections.issue_ticket()
     first = Peer(hub, ticket)
     await settle()
     second = Peer(hub, ticket)
     await settle()
-    assert (first.closed, second.closed, hub.connections) == (False, True, 1)
+    assert (first.closed, second.closed, len(hub.connections)) == (False, True, 1)
     first.leave()
     await asyncio.gather(first.task, second.task)

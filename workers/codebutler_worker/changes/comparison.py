@@ -27,10 +27,10 @@ FILES_SHOWN = 4
 ANSWER_CHARS = 500
 WHY_CHARS = 300
 PICK_ONE = "🏁 Pick one: its work is merged, the other's is discarded."
-ONE_LEFT = "🏁 Only one has something to pick."
+ONE_LEFT = "🏁 Only one of them changed anything."
 UNCHANGED = "It changed no files."
-NOT_KNOWN = "⚠️ What it changed is not known: see the log."
-NONE_LEFT = "🏁 Neither has anything to pick."
+NOT_KNOWN = "⚠️ Its changes are unknown: see the log."
+NONE_LEFT = "🏁 Neither of them changed anything."
 
 
 @dataclass(frozen=True, slots=True)

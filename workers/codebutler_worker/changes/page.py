@@ -28,8 +28,8 @@ ALL_LINES = 8000
 TASK_CHARS = 300
 SUBJECT_CHARS = 200
 COMMITS = 20
-UNKNOWN = "CodeButler no longer knows that run."
-NO_SNAPSHOT = "That run left no snapshot, so what it changed is not known."
+UNKNOWN = "CodeButler has no record of that run."
+NO_SNAPSHOT = "That run left no snapshot, so its changes are unknown."
 
 
 async def run_changes(runtime: Runtime, asked: AskDiff) -> RunChanges:

@@ -171,7 +171,7 @@ async def answer_commit(runtime: Runtime, command: DeferredRow) -> CommandReply:
         return CommandReply((said(f"❌ Not committed. {NO_IDENTITY}"),), ok=False)
     if not made.commit:
         return CommandReply((said(NOTHING_TO_COMMIT),))
-    where = f"{code(made.commit[:9])}{f' on {code(made.branch)}' if made.branch else ', on no branch'}"
+    where = f"{code(made.commit[:9])}{f' on {code(made.branch)}' if made.branch else ' (detached HEAD)'}"
     if made.again:
         return CommandReply((said(f"That is already committed: {where}."),))
     text = f"✅ Committed {where}: {plain(message.partition(chr(10))[0])}"

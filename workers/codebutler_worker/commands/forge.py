@@ -124,7 +124,7 @@ def _told_of(pushed: Pushed, opened: Opened) -> str:
 def told(pushed: Pushed, tip: Tip, *, link: bool = True) -> str:
     """What was pushed where, as Markdown."""
     to = f"{code(pushed.branch)} on {plain(pushed.remote.shown)}"
-    lines = [f"☑️ {to} has all of it already." if pushed.was_there else f"⬆️ Pushed to {to}."]
+    lines = [f"☑️ {to} is already up to date." if pushed.was_there else f"⬆️ Pushed to {to}."]
     if tip.branch and pushed.branch != tip.branch:
         lines.append(f"{code(tip.branch)} is protected, so this is a separate branch.")
     lines += [

@@ -150,5 +150,5 @@ def _refusal(name: str, names: tuple[str, ...]) -> str:
     if name in names:
         return "You are not authorized to use the agent that this skill is for."
     near = difflib.get_close_matches(name, names, n=1)
-    hint = f"Did you mean `!skills {near[0]}`?" if near else "`!skills` lists what there is."
+    hint = f"Did you mean `!skills {near[0]}`?" if near else "`!skills` lists the available ones."
     return f"There is no skill {code(name)} here. {hint}"

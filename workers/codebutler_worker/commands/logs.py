@@ -45,7 +45,8 @@ NO_OUTPUT = "No session here has written any output yet."
 NONE_LISTED = f"No session has run here in the last {LISTED_HOURS} hours."
 BY_MESSAGE = "A file cannot be shown to you alone: say `!logs` in the channel."
 WHOLE = (
-    "all that this run's program wrote, without secrets. `!logs tail` shows its end, `!logs list` other runs."
+    "everything that this run's program printed, with secrets removed. `!logs tail` shows its end, `!logs list` other "
+    "runs."
 )
 _PART = "part"
 """First word of the argument of a command that sends parts."""

@@ -199,7 +199,7 @@ def decoded(answer: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer, type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise ForgeError("the service sent something else than was asked for: check `forge.apiUrl`") from None
+        raise ForgeError("the service sent an unexpected answer: check `forge.apiUrl`") from None
 
 
 def _refusal(status: str, body: bytes) -> str:

@@ -46,8 +46,8 @@ MOST_NEWS = 50
 """A hostile service may invent news forever."""
 MOST_LOGS = 3
 NEWS_KEPT = timedelta(days=7)
-TROUBLE = "⚠️ I cannot see how {link} stands: {why}. I keep trying for {hours:g} hours."
-ENOUGH = "I do not follow {link} any longer: too much has happened there. Say `!pr` to follow it again."
+TROUBLE = "⚠️ Cannot check {link}: {why}. I will keep trying for {hours:g} hours."
+ENOUGH = "No longer following {link}: too much has happened there. Say `!pr` to follow it again."
 ENDED = {"merged": "🔀 {link} was merged.", "closed": "{link} was closed."}
 _ANY = "SELECT EXISTS (SELECT 1 FROM pulls WHERE state = 'open')"
 

@@ -27,9 +27,7 @@ NO_REMOTE = "this repository has no remote called `origin`: run `git remote add 
 REFUSED = (
     "pushing to {shown} is not possible: set an https:// or ssh address (`git remote set-url origin URL`)"
 )
-LOCAL = (
-    "{shown} is a directory of this machine: name it, or one above it, in `git.localRemotes` to push to it"
-)
+LOCAL = "{shown} is a directory on this machine: add it, or a parent directory, to `git.localRemotes` to push to it"
 
 
 class ForgeError(CodeButlerError):
@@ -108,7 +106,7 @@ def configured_url(repo: Path) -> str:
     if not urls:
         raise ForgeError(NO_REMOTE)
     if len(urls) > 1:
-        raise ForgeError(f"the remote `{name}` has several addresses: say in `git.remote` which one counts")
+        raise ForgeError(f"the remote `{name}` has several addresses: set `git.remote` to the one to use")
     return urls[0]
 
 

@@ -277,7 +277,7 @@ def fact_of(key: str, value: str) -> tuple[str, str]:
         raise ToolError(f"give a name of 1 to {MAX_KEY_CHARS} characters, and a fact of one line")
     if words := suspicion(name) or suspicion(fact):
         raise ToolError(
-            f"this reads like an order to agents, not like a fact ({words}): people write such things into "
+            f"this reads like an instruction to agents, not like a fact ({words}): people write such things into "
             ".codebutler/memory.md themselves"
         )
     return name, fact

@@ -39,7 +39,7 @@ _WHY: Mapping[str, str] = {
     "file_not_found": "it is no longer shared in this channel",
     "login_page": "the chat does not let me read it (may the app read files, and is it in this channel?)",
     "missing_scope": "the app lacks the permission to read files (`codebutler doctor` names it)",
-    "silence": "it holds no speech",
+    "silence": "it contains no speech",
     "timeout": "it took too long",
     "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
     "untrusted_host": "it is not stored in the chat",

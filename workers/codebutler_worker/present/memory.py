@@ -67,8 +67,8 @@ def card_text(changes: Sequence[FactChange]) -> str:
     odd = [words for change in changes if (words := suspicion(change.new))]
     if odd:
         lines.append(
-            f"⚠️ This reads like an order to agents rather than a fact ({plain(', '.join(odd))}): keep it only if it "
-            "is your own."
+            f"⚠️ This reads like an instruction to agents rather than a fact ({plain(', '.join(odd))}): keep it only "
+            "if it is your own."
         )
     return "\n".join(lines)
 

@@ -265,7 +265,7 @@ def _visible(path: str) -> str:
 
 # What we say about an agent whose usage limit is hit: asked about, taken over, answered for.
 
-WAITING_NOW = "⏳ Waits for the reset."
+WAITING_NOW = "⏳ Waiting for the reset."
 
 
 def moment(at: datetime) -> str:

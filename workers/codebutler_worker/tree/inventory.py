@@ -11,7 +11,7 @@ from codebutler_worker.tree.tree import Git, GitError
 
 SIZE_S = 20.0
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-NO_TARGET = "the repository itself is on no branch: switch to one there (`git switch NAME`)"
+NO_TARGET = "the repository itself has a detached HEAD: switch to a branch there (`git switch NAME`)"
 TARGET = "git symbolic-ref -q --short HEAD || echo; git rev-parse -q --verify 'HEAD^{commit}' || :"
 STATE = """
 head=$(git rev-parse -q --verify 'HEAD^{commit}') || exit 1

@@ -18,7 +18,7 @@ from codebutler_worker.tree.worktrees import RUNNING, Check, Worktrees
 
 LIMIT_S = 300.0
 NAMED = 3
-DETACHED = "this thread's worktree is on no branch: ask the agent to put its work on one"
+DETACHED = "this thread's worktree has a detached HEAD: ask the agent to put its work on one"
 UNFINISHED = "a merge or rebase is unfinished in this thread's worktree: ask the agent to finish it"
 MOVED = "the repository has changed meanwhile: try again"
 SETTLE = """

@@ -34,7 +34,7 @@ from codebutler_worker.tree.tree import NOT_GIT, Git, GitError, Tree
 WORKTREES = "worktrees"
 READY = "ready"
 FILL_S = 600.0
-NO_COMMIT = "a worktree begins at a commit, and there is none here yet: make the first one"
+NO_COMMIT = "a worktree starts from a commit, and this repository has none yet: make the first one"
 HEAD = "git rev-parse -q --verify 'HEAD^{commit}' || :"
 FILL = """
 has() { git show-ref -q --verify "refs/heads/$1"; }
@@ -78,7 +78,7 @@ done
 """Arguments: the prefix of such refs, and the first day (YYYYMMDD) to keep."""
 GONE = "this thread has no worktree: nothing has been changed in it"
 RUNNING = "a run is under way in this thread: wait until it ends, or say `!stop`"
-CHANGED = "the worktree has changed since that was asked: say `!discard` again"
+CHANGED = "the worktree has changed since you were asked: say `!discard` again"
 Check = Callable[[], Awaitable[bool]]
 Release = Callable[[str], Awaitable[None]]
 BRANCHES = "codebutler/"

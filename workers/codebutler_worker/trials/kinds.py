@@ -28,9 +28,9 @@ _ALWAYS: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
         "acp": {"plan": _NO_MODES},
         "headless": {
             "deny": f"{_PRINTS} cannot ask",
-            "cost": f"{_PRINTS} tells no cost",
+            "cost": f"{_PRINTS} reports no cost",
             "plan": _NO_MODES,
-            "mcp": f"{_PRINTS} is given no server",
+            "mcp": f"{_PRINTS} gets no server",
         },
     }
 )

@@ -112,12 +112,12 @@ class Trial:
         if usage is not None and usage.cost_usd is not None:
             self._put("cost", "yes", f"${usage.cost_usd:.4f} for the first turn")
         elif usage is not None and usage.input_tokens:
-            text = f"it tells tokens ({usage.input_tokens} in, {usage.output_tokens} out), but no price"
+            text = f"it reports tokens ({usage.input_tokens} in, {usage.output_tokens} out), but no price"
             named = self.subject.kind in ("kimi", "native")
             fix = "Set the price of its model in `native.prices`." if named else "Budgets cannot count it."
             self._put("cost", "no", text, fix)
         else:
-            self._put("cost", "no", "it tells neither tokens nor cost", "Budgets cannot count it.")
+            self._put("cost", "no", "it reports neither tokens nor cost", "Budgets cannot count it.")
 
     async def _write(self) -> None:
         turn = await self.trier.turn(WRITE, session=self.first)
@@ -168,7 +168,7 @@ class Trial:
     async def _stop(self) -> None:
         turn = await self.trier.turn(RUN.format(command=LONG), blow="stop")
         if turn.ended_s is None:
-            self._put("stop", "not tried", _broken(turn, "it had nothing to be stopped at"))
+            self._put("stop", "not tried", _broken(turn, "it was not busy, so there was nothing to stop"))
         elif turn.finished is not None and turn.finished.reason == "stopped" and turn.ended_s <= STOP_S:
             self._put("stop", "yes", f"in {turn.ended_s:.1f} s")
         else:
@@ -178,21 +178,25 @@ class Trial:
     async def _kill(self) -> None:
         turn = await self.trier.turn(RUN.format(command=LONG), session=self.first, blow="kill")
         if turn.ended_s is None:
-            self._put("resume-after-kill", "not tried", _broken(turn, "it had nothing to be killed at"))
+            self._put(
+                "resume-after-kill",
+                "not tried",
+                _broken(turn, "it was not busy, so there was nothing to kill"),
+            )
 
     async def _recall(self) -> None:
         if "resume-after-kill" in self.cells:
             return
         turn = await self.trier.turn(RECALL, session=self.first)
         if self.word in turn.text:
-            self._put("resume-after-kill", "yes", "it went on in the same session")
+            self._put("resume-after-kill", "yes", "it continued in the same session")
             return
         text = (
             "its session was lost"
             if turn.fresh
             else _broken(turn, "it did not know what an earlier turn had said")
         )
-        self._put("resume-after-kill", "no", text, "After a crash, say again what matters.")
+        self._put("resume-after-kill", "no", text, "After a crash, repeat what matters.")
 
     async def _image(self) -> None:
         colour = secrets.choice(tuple(COLOURS))
@@ -213,10 +217,10 @@ class Trial:
         )
         turn = await self.trier.turn(PICTURE.format(note=file_note(row, str(self.trier.repo))))
         if colour in turn.text.lower():
-            self._put("image", "yes", "it told the colour of a picture")
+            self._put("image", "yes", "it named the colour of a picture")
         else:
             text = _broken(turn, f"it did not see the colour of a picture: {turn.text[:80]}")
-            self._put("image", "no", text, "Choose a model that takes pictures, or describe them.")
+            self._put("image", "no", text, "Choose a model that accepts pictures, or describe them.")
 
     async def _mcp(self) -> None:
         if not server():

@@ -22,7 +22,7 @@ from codebutler_worker.worker.roster import Roster
 def price_of(subjects: Sequence[Subject]) -> str:
     """What is about to be run, before it is. Pure."""
     if not subjects:
-        return "No agent is ready: nothing is tried."
+        return "No agent is ready, so nothing was tried."
     numbers = ", ".join(f"{subject.name} {len(subject.turns)}" for subject in subjects)
     total = sum(len(subject.turns) for subject in subjects)
     return f"About to run {total} short turns ({numbers}); each is a prompt of a line or two, at your model's price."

@@ -101,7 +101,7 @@ async def test_a_deaf_connection_among_a_hundred_channels_is_replaced_within_hal
         assert post.client.status.reconnects == 0
         assert len(post.echoes()) == 1, "one line, however often it is asked"
         assert post.heard.count("message_changed") >= 2
-        post.server.hub.deafen()
+        post.server.hub.connections.deafen()
         deaf_s = post.clock.monotonic()
         async with asyncio.timeout(DEADLINE_S):
             while post.client.status.reconnects == 0:

@@ -13,7 +13,7 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.fields import Ignored
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
-from codebutler.chat.slack.payloads import Notice, from_history, parse_envelope
+from codebutler.chat.slack.payloads import Notice, parse_envelope, shown
 from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.message import Button, said
@@ -106,7 +106,7 @@ async def test_nothing_is_lost_or_answered_twice_through_reconnects_and_faults()
             if number % 12 == 3:
                 p.server.hub.disconnect("refresh_requested")
             if number % 12 == 9:
-                p.server.hub.drop()
+                p.server.hub.connections.drop()
             if number % 10 == 5 and number // 10 < len(faults):
                 p.server.faults.add(faults[number // 10])
             said.append(p.server.say("general", f"{number}"))
@@ -136,7 +136,7 @@ async def test_what_was_said_while_nobody_listened_is_in_the_history() -> None:
         await p.client.stop()
         missed = [p.server.say("general", f"missed {n}") for n in range(3)]
         page = await p.api.history(p.channel, since_s=float(before))
-        events = [from_history(message.raw, p.channel, p.server_me) for message in reversed(page.messages)]
+        events = [shown(message.raw, p.channel, p.server_me).event for message in reversed(page.messages)]
         posted = [event for event in events if isinstance(event, MessagePosted)]
         assert [event.ref for event in posted] == missed
         assert [event.text for event in posted] == [f"missed {n}" for n in range(3)]

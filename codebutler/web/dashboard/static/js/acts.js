@@ -19,7 +19,7 @@ export class Acts {
   button(label, style, about, act) {
     const made = Object.assign(tag("button", style, label), { type: "button", ariaLabel: `${label}: ${about}` });
     made.addEventListener("click", (event) => {
-      if (this.hasMoved(made, event)) $("wrong").textContent = "The list has moved: press again to choose this one.";
+      if (this.hasMoved(made, event)) $("wrong").textContent = "The list has moved: press again to confirm.";
       else this.do(made, act());
     });
     return made;

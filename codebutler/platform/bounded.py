@@ -9,7 +9,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Remembered(OrderedDict[K, V]):
+class BoundedDict(OrderedDict[K, V]):
     """A dictionary of the ``most`` entries that were set last: one more, and the oldest is forgotten. Setting an entry
     again makes it the newest."""
 

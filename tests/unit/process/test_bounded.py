@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from codebutler.platform.remembered import Remembered
+from codebutler.platform.bounded import BoundedDict
 
 
 def test_the_oldest_is_forgotten() -> None:
-    kept: Remembered[str, int] = Remembered(2)
+    kept: BoundedDict[str, int] = BoundedDict(2)
     kept["a"] = 1
     kept["b"] = 2
     kept["c"] = 3
@@ -14,7 +14,7 @@ def test_the_oldest_is_forgotten() -> None:
 
 
 def test_what_is_set_again_is_the_newest() -> None:
-    kept: Remembered[str, int] = Remembered(2)
+    kept: BoundedDict[str, int] = BoundedDict(2)
     kept["a"] = 1
     kept["b"] = 2
     kept["a"] = 3
@@ -23,6 +23,6 @@ def test_what_is_set_again_is_the_newest() -> None:
 
 
 def test_a_default_counts_too_and_changes_nothing_that_is_there() -> None:
-    kept: Remembered[str, int] = Remembered(2)
+    kept: BoundedDict[str, int] = BoundedDict(2)
     assert [kept.setdefault(name, len(kept)) for name in ("a", "b", "a", "c")] == [0, 1, 0, 2]
     assert list(kept) == ["b", "c"]
