@@ -41,7 +41,7 @@ async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -
                 raise CodeButlerError(
                     f"the new servers have streams already ({', '.join(there)}): nothing was copied"
                 )
-            return {name: await _copy(source, target, name) for name in await _names(source)}
+            return {name: await _copy(source, target, name, new.copies) for name in await _names(source)}
     except (NatsError, OSError) as error:
         raise CodeButlerError(f"NATS: {error or type(error).__name__}") from error
 
@@ -72,12 +72,14 @@ async def _refuse_used(source: Client) -> None:
         )
 
 
-async def _copy(source: Client, target: Client, name: str) -> int:
+async def _copy(source: Client, target: Client, name: str, replicas: int) -> int:
     chunks = source.new_inbox()
     subscription = await source.subscribe(chunks)
     wanted = {"deliver_subject": chunks, "no_consumers": False, "chunk_size": CHUNK_BYTES}
     taken = await _done(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
-    stream = json.dumps({"config": taken["config"], "state": taken["state"]}).encode()
+    # On all its servers from the start: of one that is moved soon after, the consumers stay where they are.
+    config = taken["config"] | {"num_replicas": replicas}
+    stream = json.dumps({"config": config, "state": taken["state"]}).encode()
     place = (await _done(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
     while (chunk := await subscription.next_msg(PATIENCE_S)).data:
         if said := (await target.request(place, chunk.data, timeout=PATIENCE_S)).data:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from codebutler.cluster.authority import read_authority
 from codebutler.cluster.connection import connected_client
-from codebutler.cluster.membership import is_host, read_membership
+from codebutler.cluster.membership import SAFE, is_host, read_membership
 from codebutler.cluster.readings import ServerFacts, StreamFacts, read_servers, read_streams
 from codebutler.cluster.server import objection
 from codebutler.config.paths import Home
@@ -19,8 +19,6 @@ PATIENCE_S = 10.0
 AREA = "cluster"
 CLOCK_S = 2.0
 """Leases are the servers' time; times of messages are the gateway's."""
-SAFE = 3
-"""Servers, and copies: what survives the loss of one."""
 
 
 async def examine_cluster(home: Home, clock: Clock) -> AsyncIterator[Finding]:
@@ -55,9 +53,7 @@ async def _gateways(home: Home, clock: Clock) -> list[Finding]:
         found += judge_servers(answers, len(system.servers))
     async with connected_client(membership, clock, PATIENCE_S) as (client, _):
         streams = await read_streams(client)
-    servers = len(membership.servers)
-    replicas = membership.replicas or (SAFE if servers >= SAFE else 1)
-    return [*found, *judge_streams(streams, replicas, servers)]
+    return [*found, *judge_streams(streams, membership.copies, len(membership.servers))]
 
 
 def judge_servers(found: Sequence[ServerFacts], wanted: int) -> Iterator[Finding]:

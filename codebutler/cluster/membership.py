@@ -24,6 +24,8 @@ NAME = "cluster.json"
 PREFIX = "cbj1."
 """The beginning of a token, with the version of its form."""
 MAX_TOKEN_BYTES = 2**16
+SAFE = 3
+"""Servers, and copies: what survives the loss of one. More would cost each write another disk."""
 
 
 class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -45,6 +47,11 @@ class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def is_encrypted(self) -> bool:
         """Whether the connection is."""
         return all(urlsplit(each).scheme == "tls" for each in self.servers)
+
+    @property
+    def copies(self) -> int:
+        """On how many of these servers everything is kept."""
+        return self.replicas or (SAFE if len(self.servers) >= SAFE else 1)
 
 
 def is_host(home: Home) -> bool:

@@ -10,9 +10,8 @@ from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
 from codebutler.cluster.buckets import BusError, cancellable
+from codebutler.cluster.membership import SAFE
 
-MOST = 3
-"""With three, one may be lost. More would cost each write another disk."""
 TOO_MANY = (10005, 10023, 10074)
 """The server's numbers for: no suitable peers, no room on them, no replicas without a cluster."""
 STREAM_IS_OTHERWISE = 10058
@@ -27,7 +26,7 @@ class JetStreams:
 
     def __init__(self, jetstream: JetStreamContext, replicas: int) -> None:
         self._jetstream = jetstream
-        self._choices = (replicas,) if replicas else (MOST, 1)
+        self._choices = (replicas,) if replicas else (SAFE, 1)
 
     async def ensure(self, config: api.StreamConfig) -> None:
         """Make the stream unless it is there as wanted. Raises NatsError."""

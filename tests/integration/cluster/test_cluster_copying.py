@@ -52,7 +52,7 @@ async def test_three_servers_go_on_with_what_one_had(tmp_path: Path) -> None:
             second.hosts.add(
                 replace(remote(), config=allowed)
             )  # it is asked about an earlier gateway's events
-            await whole(three)  # as the gateway spreads them
+            await whole(three)
             await three.servers[0].wipe()
             async with host(three, spawner=spawner) as there:
                 await until(lambda: there.taken(f"message {WAITING + 1}"), within_s=120)
