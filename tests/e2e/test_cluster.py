@@ -247,7 +247,7 @@ async def test_k10_a_host_that_slept_is_no_host_any_more(tmp_path: Path, git_rep
             made.host.process.send_signal(signal.SIGCONT)
         async with asyncio.timeout(DEADLINE_S):
             assert await made.host.process.wait() != 0
-        assert "another process is this host" in made.host.out.read_text()
+        assert "another process runs as this host" in made.host.out.read_text()
         await made.answered()
         assert len(made.listings(ts)) == 1
         assert await twin.end() == 0

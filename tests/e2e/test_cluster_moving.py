@@ -2,8 +2,8 @@
 
 | case | what happens |
 |---|---|
-| K10 | `!move tower` while the gateway is killed: the stand-by finishes it, and each message is answered once |
-| K11 | a host sleeps through `!move tower force`: the tower answers what waited, and the host wakes fenced |
+| K12 | `!move tower` while the gateway is killed: the stand-by finishes it, and each message is answered once |
+| K13 | a host sleeps through `!move tower force`: the tower answers what waited, and the host wakes fenced |
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def told(made: Cluster, text: str) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_k10_a_move_outlives_its_gateway(tmp_path: Path, git_repo: Path) -> None:
+async def test_k12_a_move_outlives_its_gateway(tmp_path: Path, git_repo: Path) -> None:
     async with two_hosts(tmp_path, git_repo) as (made, _tower):
         built, channel = made.built, made.channel
         first = await made.answered()
@@ -103,7 +103,7 @@ async def test_k10_a_move_outlives_its_gateway(tmp_path: Path, git_repo: Path) -
 
 
 @pytest.mark.timeout(240)
-async def test_k11_a_host_that_slept_through_a_move_is_fenced(tmp_path: Path, git_repo: Path) -> None:
+async def test_k13_a_host_that_slept_through_a_move_is_fenced(tmp_path: Path, git_repo: Path) -> None:
     async with two_hosts(tmp_path, git_repo) as (made, _tower):
         built, channel = made.built, made.channel
         await made.answered()

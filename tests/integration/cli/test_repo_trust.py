@@ -143,4 +143,4 @@ def test_trust_refuses_what_cannot_be_used(connected: Cli, git_repo: Path) -> No
     config_of(git_repo).write_text('{"sandbox": {"mode": "off"}}')
 
     connected.fails("trust", "repo", code=78, said="sandbox.mode: expected one of auto, bwrap")
-    connected.fails("trust", "nobody", code=1, said="there are repo")
+    connected.fails("trust", "nobody", code=1, said="registered: repo")

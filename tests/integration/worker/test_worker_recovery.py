@@ -63,9 +63,8 @@ async def test_a_turn_that_was_running_is_never_rerun_but_asked_about(tmp_path: 
     async with worker(settings(tmp_path)) as parent:
         question = await parent.post_with("rename the module and fix the tests")
         assert question.thread == "100.1"
-        assert [(act.user, act.kind, act.decision) for act in parent.said(Audit)] == [
-            (USER, "claude", "interrupted")
-        ]
+        (act,) = await parent.until(lambda: parent.said(Audit))
+        assert (act.user, act.kind, act.decision) == (USER, "claude", "interrupted")
         assert set(buttons(question)) == {"codebutler.retry", "codebutler.drop"}
         parent.says("next", "200.1")
         assert (await parent.run(0)).request.prompt == "next"
