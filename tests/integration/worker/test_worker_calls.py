@@ -130,6 +130,7 @@ async def test_a_minute_with_twenty_tools_costs_twelve_calls_at_most(tmp_path: P
             while parent.clock.monotonic() < began_s + 3.0 * (number + 1):
                 await parent.until(lambda: True, flow=True)
                 await parent.clock.advance(0.1)
+        await parent.until(lambda: parent.updates, flow=True)
         run.finish("Done.")
         found = await over(parent)
         assert len(found) <= 12, found
