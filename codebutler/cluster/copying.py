@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from base64 import b64decode
 from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from codebutler.cluster.connection import connected_client
@@ -27,6 +29,9 @@ from codebutler.domain.errors import CodeButlerError
 CHUNK_BYTES = 128 * 2**10
 LISTEN_S = 2 * BEAT_S
 PATIENCE_S = 30.0
+TRIES = 3
+
+log = logging.getLogger("codebutler.cluster")
 
 
 async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -> dict[str, int]:
@@ -41,7 +46,7 @@ async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -
                 raise CodeButlerError(
                     f"the new servers have streams already ({', '.join(there)}): nothing was copied"
                 )
-            return {name: await _copy(source, target, name, new.copies) for name in await _names(source)}
+            return {name: await _copied(source, target, name, new.copies) for name in await _names(source)}
     except (NatsError, OSError) as error:
         raise CodeButlerError(f"NATS: {error or type(error).__name__}") from error
 
@@ -72,26 +77,37 @@ async def _refuse_used(source: Client) -> None:
         )
 
 
-async def _copy(source: Client, target: Client, name: str, replicas: int) -> int:
-    chunks = source.new_inbox()
-    subscription = await source.subscribe(chunks)
-    wanted = {"deliver_subject": chunks, "no_consumers": False, "chunk_size": CHUNK_BYTES}
+async def _copied(source: Client, target: Client, name: str, replicas: int) -> int:
+    """Tried again, as servers that are busy, or choose a leader, give up a copy."""
+    for left in reversed(range(TRIES)):
+        chunks = await source.subscribe(source.new_inbox())
+        try:
+            return await _copy(source, target, name, replicas, chunks)
+        except (NatsError, CodeButlerError) as error:
+            log.warning("%s is not copied yet: %s", name, error or type(error).__name__)
+            await _asked(target, f"$JS.API.STREAM.DELETE.{name}", b"")  # what there is of it
+            if not left:
+                raise
+        finally:
+            await chunks.unsubscribe()
+    raise AssertionError("the last failure was raised")
+
+
+async def _copy(source: Client, target: Client, name: str, replicas: int, chunks: Subscription) -> int:
+    wanted = {"deliver_subject": chunks.subject, "no_consumers": False, "chunk_size": CHUNK_BYTES}
     taken = await _done(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
     # On all its servers from the start: of one that is moved soon after, the consumers stay where they are.
     config = taken["config"] | {"num_replicas": replicas}
     stream = json.dumps({"config": config, "state": taken["state"]}).encode()
     place = (await _done(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
-    while (chunk := await subscription.next_msg(PATIENCE_S)).data:
+    while (chunk := await chunks.next_msg(PATIENCE_S)).data:
         if said := (await target.request(place, chunk.data, timeout=PATIENCE_S)).data:
             raise CodeButlerError(f"{name} cannot be restored: {said.decode(errors='replace')}")
         if chunk.reply:  # it wants to hear that there is room for more
             await source.publish(chunk.reply, b"")
-    await subscription.unsubscribe()
     count: int = (await _done(target, place, b""))["state"]["messages"]
-    if count != taken["state"]["messages"]:
-        raise CodeButlerError(
-            f"{name} was not restored completely: {count} of {taken['state']['messages']} messages"
-        )
+    if count != (total := taken["state"]["messages"]):
+        raise CodeButlerError(f"{name} was not restored completely: {count} of {total} messages")
     return count
 
 
