@@ -83,7 +83,7 @@ async def growth(place: Path, pace: Pace) -> list[Figure]:
         grown,
         limit(f"{large.name}: an event's way while the others are idle (median)", large.way_ms, 10),
         limit(f"{large.name}: longest renewal of the gateway's lease", large.renewal_s, RENEW_S, "s"),
-        limit(f"{large.name}: a gateway dies: until the next one delivers", large.over_s, 15, "s"),
+        limit(f"{large.name}: a gateway dies: until the next one delivers", large.over_s, 10, "s"),
         limit(f"{large.name}: memory of a host per repository", large.host_kb, 500, "kB"),
         limit(f"{large.name}: memory of the gateway and of NATS per repository", large.shared_kb, 500, "kB"),
     ]
