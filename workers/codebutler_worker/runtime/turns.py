@@ -1,4 +1,5 @@
-"""The life of a turn, as data; its conversation and agent; and what a transaction leaves to be done. Pure.
+"""The life of a turn, as data; its conversation and agent; and what a transaction leaves to be done. Without I/O:
+what has to be read comes from the unit of work that is given.
 
 A turn's new state is committed before anything is done about it, so a crash finds the truth on disk. An agent
 run cannot be repeated: a turn that was running when its worker died is *interrupted*, and a person decides
