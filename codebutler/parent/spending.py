@@ -30,6 +30,8 @@ from codebutler.protocol.runs import LedgerRow
 
 WEEK_DAYS = 7
 LOOK_AGAIN_S = 60.0
+REST_S = 1.0
+"""Between two looks at a repository: SQLite adds up all runs of its day."""
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
 Record = Callable[[str, LogTag, str], None]
 
@@ -50,6 +52,7 @@ class Spending:
         self._read_on: dict[str, date] = {}
         self._unread: set[str] = set()
         self._due: dict[str, None] = {}
+        self._rests_until_s: dict[str, float] = {}
         self._news = asyncio.Event()
 
     async def load(self) -> None:
@@ -83,16 +86,21 @@ class Spending:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await wait_for(self._clock, self._news, LOOK_AGAIN_S)
+            await wait_for(self._clock, self._news, min(map(self._rest_s, self._due), default=LOOK_AGAIN_S))
             self._news.clear()
             accounts, now = self._sums.accounts, self._clock.now()
-            due, self._due = self._due, {}
+            due = [name for name in self._due if not self._rest_s(name)]
             new = [name for name, each in accounts.items() if self._read_on.get(name) != each.today(now)]
             for name in dict.fromkeys((*due, *new)):
+                self._due.pop(name, None)
                 if name in accounts:
                     await self._look(accounts[name])
+                    self._rests_until_s[name] = self._clock.monotonic() + REST_S
             if due or new:
                 self.changed.tell()
+
+    def _rest_s(self, repo: str) -> float:
+        return max(0.0, self._rests_until_s.get(repo, 0.0) - self._clock.monotonic())
 
     def week(self, repo: str) -> DayUse:
         """What a repository used on the last seven days."""

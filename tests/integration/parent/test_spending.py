@@ -14,7 +14,7 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.section import BudgetSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.spending import Spending
+from codebutler.parent.spending import REST_S, Spending
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import DayUse, TotalUse
 from codebutler_worker.store.opening import open_store
@@ -177,8 +177,27 @@ async def test_a_new_day_begins_empty_and_the_month_goes_on(desk: Desk) -> None:
         await desk.ran("docs", "c", 4, days_ago=1)
         desk.spending.told("blog")
         desk.spending.told("docs")
+        await desk.clock.advance(REST_S)
         await desk.heard()
         assert (desk.total().day, desk.total().month) == (used(1, 2.0), used(3, 7.0))
+
+
+async def test_a_run_counts_at_once_and_those_of_the_next_second_together(desk: Desk) -> None:
+    await desk.spending.load()
+    async with beside(desk.spending.run(), name="spending"):
+        await desk.ran("blog", "a", 1)
+        desk.spending.told("blog")
+        await desk.heard()
+        assert desk.total().day == used(1, 1.0)
+        await desk.ran("blog", "b", 2)
+        desk.spending.told("blog")
+        await desk.clock.advance(REST_S / 2)
+        await desk.ran("blog", "c", 4)
+        desk.spending.told("blog")
+        assert desk.total().day == used(1, 1.0)
+        await desk.clock.advance(REST_S / 2)
+        await desk.heard()
+        assert desk.total().day == used(3, 7.0)
 
 
 async def test_a_store_that_cannot_be_read_is_told_once_and_read_again(desk: Desk) -> None:
