@@ -8,6 +8,7 @@ have used, and that is noted for the next gateway.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, timedelta
 from pathlib import Path
@@ -31,7 +32,9 @@ from codebutler.protocol.runs import LedgerRow
 WEEK_DAYS = 7
 LOOK_AGAIN_S = 60.0
 REST_S = 1.0
-"""Between two looks at a repository: SQLite adds up all runs of its day."""
+"""The longest time between two looks at a repository whose runs have changed."""
+REST = 50
+"""A look is followed by so many times what it took of a processor: it adds up all runs of the day."""
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
 Record = Callable[[str, LogTag, str], None]
 
@@ -94,8 +97,8 @@ class Spending:
             for name in dict.fromkeys((*due, *new)):
                 self._due.pop(name, None)
                 if name in accounts:
-                    await self._look(accounts[name])
-                    self._rests_until_s[name] = self._clock.monotonic() + REST_S
+                    rest_s = min(REST * await self._look(accounts[name]), REST_S)
+                    self._rests_until_s[name] = self._clock.monotonic() + rest_s
             if due or new:
                 self.changed.tell()
 
@@ -135,11 +138,12 @@ class Spending:
             self._days.setdefault(account.name, known)
         self._read_on[account.name] = account.today(self._clock.now())
 
-    async def _look(self, account: Account) -> None:
-        """Read its days: all of this month and the last week, and if that was done today those that may change."""
+    async def _look(self, account: Account) -> float:
+        """Read its days: all of this month and the last week, and if that was done today those that may change. Returns
+        the processor's seconds that it took."""
         if account.is_remote:
             await self._recall(account)
-            return
+            return 0.0
         zone, today = zone_of(account.config.budget.timezone), account.today(self._clock.now())
         first = min(today.replace(day=1), today - timedelta(days=WEEK_DAYS - 1))
         known = self._days.get(account.name, {})
@@ -148,12 +152,12 @@ class Spending:
             since = today - timedelta(days=1)
         during = Period(since, today + timedelta(days=1), zone)
         try:
-            days = await asyncio.to_thread(used, account.path, during)
+            days, took_s = await asyncio.to_thread(_used, account.path, during)
         except StoreError as error:
             if account.name not in self._unread:
                 self._unread.add(account.name)
                 self._record(account.name, "WRN", f"its use is not known exactly: {error}")
-            return
+            return 0.0
         self._unread.discard(account.name)
         kept = {day: use for day, use in known.items() if first <= day < since}
         self._days[account.name] = kept | {
@@ -161,10 +165,17 @@ class Spending:
             for day, agents in days.items()
         }
         self._read_on[account.name] = today
+        return took_s
 
 
 def _note(repo: str) -> str:
     return f"use of {repo}"
+
+
+def _used(path: Path, during: Period) -> tuple[dict[date, dict[str, DayUse]], float]:
+    """With the processor's seconds that it took."""
+    began_s = time.thread_time()
+    return used(path, during), time.thread_time() - began_s
 
 
 class Ledgers:
