@@ -12,7 +12,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class GatewayJournal(Journal):
         """The key in the bucket of each unsettled entry, by ``seq``."""
         self._inherited: dict[str, TakenEvent] = {}
         self._position_s = 0.0
+        self._gaps_open = asyncio.Event()
         self._changed: dict[str, str] = {}
         self._has_changed = asyncio.Event()
         self._at_once = asyncio.Semaphore(SETTLING_AT_ONCE)
@@ -251,18 +252,23 @@ class GatewayJournal(Journal):
             since, self._position_s = self._position_s, 0.0
             await self._write("settle", journal_file.open_gaps, tuple(channels), since)
         await super().open_gaps(channels, now)
+        self._gaps_open.set()
 
     async def _keep_position(self) -> None:
-        """Up to where everything that was said has been accepted."""
+        """Up to where everything that was said has been accepted. Before the gaps are open nothing is known of what was
+        said since the last gateway, and what was said before the first one began is for nobody."""
+        await self._gaps_open.wait()
+        begun_s, was_refused = 0.0, ""
         while True:
+            with suppress(BusError, StoreError):
+                now_s = self._clock.now().timestamp()
+                oldest_s = await self._read(journal_file.oldest_gap)
+                begun_s = begun_s or oldest_s or now_s
+                position_s = max(begun_s, min(oldest_s or now_s, now_s - BACK_S))
+                if not was_refused and not self._refused and self._is_held():  # else a gap is opened first
+                    await self._bucket.set(POSITION, str(position_s))
             was_refused = self._refused
             await self._clock.sleep(POSITION_S)
-            if was_refused or self._refused or not self._is_held():
-                continue  # after a refusal a gap is opened first
-            with suppress(BusError, StoreError):
-                oldest_s = await self._read(journal_file.oldest_gap)
-                now_s = (self._clock.now() - timedelta(seconds=BACK_S)).timestamp()
-                await self._bucket.set(POSITION, str(min(oldest_s or now_s, now_s)))
 
     async def keep_note(self, name: str, value: str) -> None:
         """Stored here when this returns, and on the servers soon after. Raises StoreError."""

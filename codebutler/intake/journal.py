@@ -131,6 +131,11 @@ class Journal:
         """From ``now`` on (the chat's time) messages of ``channels`` may be missed. Raises StoreError."""
         await self._write("settle", journal_file.open_gaps, tuple(channels), now.timestamp())
 
+    async def begin_channel(self, channel: ConversationRef, now: datetime) -> None:
+        """Messages from ``now`` on are for us, and none is missed yet. Raises StoreError."""
+        await self._write("settle", journal_file.open_gaps, (channel,), now.timestamp())
+        await self.close_gap(channel)
+
     async def gap(self, channel: ConversationRef, old_root: str = "") -> Gap | None:
         """What may have been missed, None if nothing. A thread is old if its first message's ref sorts up to
         ``old_root``. Raises StoreError."""

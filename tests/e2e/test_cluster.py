@@ -7,7 +7,7 @@
 | K03 | the gateway is killed: the stand-by leads, and what is said then is answered |
 | K04 | a second process of the same host waits, and the first one goes on |
 | K06 | a gateway that was stopped for a while wakes up fenced, stands by, and leads again later |
-| K07 | the gateway dies, and its disk with it, while the host is away: the stand-by has what it had accepted |
+| K07 | the gateway dies, and its disk with it, while the host is away: the stand-by has what it had accepted, and fetches what it had not |
 | K10 | a host is stopped for so long that another process becomes it: it wakes up fenced, and ends |
 | K11 | the NATS servers come back with other keys: the gateway says so in one line, and ends |
 | K05 | `codebutler supervise` imports nothing of NATS |
@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from codebutler.config.paths import Home
 from tests.commands import output_of
@@ -183,14 +184,24 @@ async def test_k03_a_stand_by_takes_over(tmp_path: Path, git_repo: Path) -> None
         await made.answered()
 
 
-async def test_k07_what_a_gateway_has_accepted_outlives_its_disk(tmp_path: Path, git_repo: Path) -> None:
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_k07_what_a_gateway_was_told_outlives_its_disk(
+    tmp_path: Path, git_repo: Path, accepted: bool
+) -> None:
+    """What it had not accepted, the next one reads in the history, sooner than the chat repeats it."""
     async with cluster(tmp_path, git_repo) as made:
         await made.up()
         await made.standby.start("gateway")
         await made.standby.says("Standing by")
         await made.answered()
         await made.host.end(signal.SIGKILL)
+        if not accepted:
+            assert made.gateway.process is not None
+            made.gateway.process.send_signal(signal.SIGSTOP)
         ts = await made.built.say(made.channel, ASKED)
+        if accepted:
+            counts = made.built.workspace.hub.counts
+            await made.built.until("an acknowledgement", lambda: counts.acked == counts.sent or None)
         await made.gateway.end(signal.SIGKILL)
         shutil.rmtree(made.gateway.home)
         made.gateway.home.mkdir(mode=0o700)

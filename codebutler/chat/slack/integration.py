@@ -68,9 +68,7 @@ class DirectConversations:
             wait_s = RETRY_S
             try:
                 channel = await self._open_direct(user)
-                # Messages from now on are for us, even if we miss their events.
-                await self._journal.open_gaps((channel,), self._clock.now())
-                await self._journal.close_gap(channel)
+                await self._journal.begin_channel(channel, self._clock.now())  # even if we miss events
                 await self._threads.meet(user, channel)
                 return
             except ChatRateLimitedError as error:

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from codebutler.cluster.buckets import KeyBucket
-from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
+from codebutler.cluster.journal import BACK_S, MAX_TAKEN_BYTES, GatewayJournal
 from codebutler.cluster.subjects import TAKEN_BUCKET
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.intake.records import Entry
+from tests.clock import ManualClock
 from tests.natsserver import NatsCluster, NatsServer, Servers, bus, nats_cluster, nats_server
 from tests.seam import DEADLINE_S
 from tests.workers.services import entry
@@ -222,7 +223,7 @@ async def test_notes_and_the_place_in_the_history_are_the_next_gateways(tmp_path
             await journal.open_gaps([CHANNEL], now - timedelta(minutes=10))
             await journal.keep_note("schedule", "ran at noon")
             await journal.keep_note("sent:C1:op1", "done 1.0")
-            await until_position(one._bucket)
+            await Positions(one._bucket).next()
         async with disk(server, tmp_path / "two.db") as two, two.open() as journal:
             assert await journal.note("schedule") == "ran at noon"
             assert await journal.note("sent:C1:op1") == ""
@@ -232,10 +233,53 @@ async def test_notes_and_the_place_in_the_history_are_the_next_gateways(tmp_path
             assert abs(gap.since_s - (now - timedelta(minutes=10)).timestamp()) < 1
 
 
-async def until_position(bucket: KeyBucket) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while await bucket.get("position") is None:  # noqa: ASYNC110 - a server's
-            await asyncio.sleep(0.1)
+async def test_before_the_gaps_are_open_the_place_stays_where_the_last_gateway_was(tmp_path: Path) -> None:
+    """A chat that cannot be reached opens none: a gateway that ends meanwhile has accepted nothing of what was said."""
+    async with nats_server(tmp_path) as server, bus(server) as connected:
+        clock, bucket = ManualClock(), await connected.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
+        positions = Positions(bucket)
+        async with GatewayJournal(bucket, lambda: True, tmp_path / "one.db", clock) as journal:
+            await journal.open_gaps([CHANNEL], clock.now())
+            await journal.close_gap(CHANNEL)
+            began_s = clock.now().timestamp()
+            assert await positions.next() == began_s
+            await clock.advance(30)
+            assert await positions.next() == began_s  # what was said before is for nobody
+            await clock.advance(60)
+            await positions.next()
+            await clock.advance(5)
+            reached_s = await positions.next()
+            assert began_s < reached_s < clock.now().timestamp()
+        async with GatewayJournal(bucket, lambda: True, tmp_path / "two.db", clock) as journal:
+            await journal.begin_channel("D1", clock.now())
+            await clock.advance(600)
+            await journal.settle((await taken(journal, entry(1, "hello"))).seq)
+        async with GatewayJournal(bucket, lambda: True, tmp_path / "three.db", clock) as journal:
+            await journal.open_gaps([CHANNEL], clock.now())
+            gap = await journal.gap(CHANNEL)
+            assert gap is not None
+            assert gap.since_s == reached_s
+            await journal.close_gap(CHANNEL)
+            assert await positions.next() == reached_s
+            await clock.advance(5)
+            assert await positions.next() == clock.now().timestamp() - BACK_S
+
+
+class Positions:
+    """Those that are kept in the bucket, one after the other."""
+
+    def __init__(self, bucket: KeyBucket) -> None:
+        self._bucket = bucket
+        self._revision = 0
+
+    async def next(self) -> float:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                found = await self._bucket.get("position")
+                if found is not None and found[1] != self._revision:
+                    self._revision = found[1]
+                    return float(found[0])
+                await asyncio.sleep(0.02)
 
 
 async def filled(journal: GatewayJournal) -> list[Entry]:
