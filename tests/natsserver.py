@@ -38,15 +38,13 @@ T = TypeVar("T")
 
 
 class NatsServer:
-    """``start`` and ``kill`` as often as wanted: its directory and its port stay. ``within`` comes before its command,
-    and ``max_bytes`` is what it may store."""
+    """``start`` and ``kill`` as often as wanted: directory and port stay. ``within`` comes before its command."""
 
     def __init__(
         self,
         directory: Path,
         address: str = "127.0.0.1",
         within: tuple[str, ...] = (),
-        max_bytes: int | None = None,
         hosts: Sequence[str] = HOSTS,
     ) -> None:
         self.address = address
@@ -56,7 +54,6 @@ class NatsServer:
         self.within = within
         self._config = directory / "nats.conf"
         self._log = directory / "nats.log"
-        self._max_bytes = max_bytes
         self.authority = ClusterAuthority.new((self.url,), "")
         trust, self.members = trusted(self.authority, hosts)
         self._trust(trust)
@@ -72,8 +69,6 @@ class NatsServer:
     def _trust(self, trust: Trust) -> None:
         self.trust = trust
         self._settings = server_config(trust, listen=f"{self.address}:{self.port}", directory=str(self.store))
-        if self._max_bytes is not None:
-            self._settings["jetstream"]["max_file_store"] = self._max_bytes
 
     def forget(self) -> None:
         """Trust nobody of before from the next start on."""

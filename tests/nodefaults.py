@@ -43,6 +43,7 @@ TTL_S = 3.0
 SILENT_S = 60.0
 PAUSE_S = 0.08
 """Or all is said before there are many faults."""
+KINDS = ("gateway", "gateway", "standby", "host", "kill", "kill", "leader", "wipe", "pause")
 ANAS = Config(slack=SlackSection(allowed_users=("U01",)))
 
 
@@ -163,17 +164,19 @@ class Faults:
         """Until cancelled, or until there have been enough."""
         while self._most is None or len(self.told) < self._most:
             await asyncio.sleep(self._rng.uniform(0.3, 2.0))
-            kind = self._rng.choice(("gateway", "gateway", "host", "kill", "kill", "leader", "wipe", "pause"))
+            kind = self._rng.choice(KINDS)
             self.told.append(kind)
-            if kind == "gateway":
-                await self._gateway()
+            if kind in ("gateway", "standby"):
+                await self._gateway(leads=kind == "gateway")
             elif kind == "host":
                 await self._rng.choice(self._hosts).restart()
             else:
                 await self._server(kind)
 
-    async def _gateway(self) -> None:
-        victim = next((each for each in self._gateways if each.leads), self._rng.choice(self._gateways))
+    async def _gateway(self, *, leads: bool) -> None:
+        """While nobody leads, either of them."""
+        fitting = [each for each in self._gateways if bool(each.leads) == leads]
+        victim = self._rng.choice(fitting or self._gateways)
         await victim.kill(with_disk=self._rng.random() < 0.5)
         victim.start()
 

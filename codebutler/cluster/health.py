@@ -73,14 +73,21 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
     major, minor, patch = (*numbers, 0, 0, 0)[:3]
     if why := objection((major, minor, patch), server.max_payload_bytes):
         yield fail(AREA, server.name, why)
-    if not server.is_synced:
+    if not server.stores:
+        yield fail(
+            AREA,
+            server.name,
+            "stores nothing: its disk was full, or its nats.conf has no `jetstream`; see its log, make room, and "
+            "restart it",
+        )
+    elif not server.is_synced:
         yield fail(
             AREA,
             server.name,
             "acknowledges messages that are not on its disk yet: set `sync_interval: always` in `jetstream` of its "
             "nats.conf and restart it",
         )
-    if server.lacks:
+    if server.stores and server.lacks:
         yield warn(
             AREA,
             server.name,

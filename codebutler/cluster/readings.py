@@ -21,14 +21,16 @@ ANSWERS_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server says of itself. ``ahead_s``: of this machine's clock. ``is_synced``: it acknowledges a message once
-    it is on disk. ``lacks``: what it does not have yet of all that it should keep, "" if it has everything. The leader
-    of a stream may call a copy current that was wiped a moment ago; that server itself does not."""
+    """What a server says of itself. ``ahead_s``: of this machine's clock. ``stores``: it keeps streams at all;
+    ``is_synced``: it acknowledges a message once it is on disk. ``lacks``: what it does not have yet of all that it
+    should keep, "" if it has everything. The leader of a stream may call a copy current that was wiped a moment ago;
+    that server itself does not."""
 
     name: str
     version: str
     ahead_s: float
     max_payload_bytes: int
+    stores: bool = True
     is_synced: bool
     lacks: str = ""
 
@@ -161,6 +163,7 @@ def _server(body: bytes, here: datetime, lacks: Mapping[str, str]) -> ServerFact
         version=answer.server.ver,
         ahead_s=(answer.server.time - here).total_seconds(),
         max_payload_bytes=answer.data.max_payload,
+        stores=settings is not None,
         is_synced=settings is not None and settings.sync_always,
         lacks=lacks.get(answer.server.name, "it does not say"),
     )

@@ -7,7 +7,7 @@
 | K03 | the gateway is killed: the stand-by leads, and what is said then is answered |
 | K04 | a second process of the same host waits, and the first one goes on |
 | K06 | a gateway that was stopped for a while wakes up fenced, stands by, and leads again later |
-| K07 | the gateway dies, and its disk with it, while the host is away: the stand-by has what it had accepted, and fetches what it had not |
+| K07 | the gateway dies with its disk, the host is away: the stand-by has what was accepted, and fetches the rest |
 | K10 | a host is stopped for so long that another process becomes it: it wakes up fenced, and ends |
 | K11 | the NATS servers come back with other keys: the gateway says so in one line, and ends |
 | K05 | `codebutler supervise` imports nothing of NATS |

@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| K07 | while the host is away, a message has ⏳ and its thread says since when; both end when the host is back |
+| K07 | while its host is away, a message has ⏳, and thread, App Home and dashboard say since when, until it is back |
 | K08 | jobs of a host's file run by the clock, and when files change there; a killed gateway or host doubles none |
 | K09 | `budget.total` counts the runs of two hosts, also for the gateway that takes over |
 """
@@ -16,11 +16,14 @@ import signal
 from pathlib import Path
 
 import pytest
+from playwright.async_api import expect
 
 from codebutler.cluster.subjects import NOTES_BUCKET
 from codebutler.config.paths import Home
+from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import DEADLINE_S, House, Message
-from tests.e2e.test_cluster import ASKED, LISTED, cluster, machine
+from tests.e2e.test_apphome import shown
+from tests.e2e.test_cluster import ASKED, LISTED, Cluster, cluster, machine
 from tests.e2e.test_limits import long_day
 from tests.e2e.test_matrix import QUICK
 from tests.natsserver import bus
@@ -43,6 +46,8 @@ async def test_k07_a_message_whose_host_is_away_says_so(tmp_path: Path, git_repo
     async with cluster(tmp_path, git_repo) as made:
         await made.up()
         await made.answered()
+        asked = await made.built.say(made.channel, "!status")
+        await made.built.answer(made.channel, asked, "is awake on laptop")
         await made.host.end(signal.SIGKILL)
         ts = await made.built.say(made.channel, ASKED)
         await made.built.answer(made.channel, ts, "Its host laptop has been away since 20")
@@ -53,12 +58,29 @@ async def test_k07_a_message_whose_host_is_away_says_so(tmp_path: Path, git_repo
         ]
         assert [(each["name"], each["worker"]["undelivered"]) for each in told["repos"]] == [("shop", 1)]
         assert "away since 20" in await made.gateway.run("cluster", "status")
+        await elsewhere(made, "its host laptop has been away since 20")
         await made.host.start("host")
         await made.built.answer(made.channel, ts, LISTED)
         assert await made.built.outcome(made.channel, ts) == "white_check_mark"
         await made.built.answer(made.channel, ts, "Its host laptop was away from 20")
         assert "hourglass_flowing_sand" not in made.built.reactions(made.channel, ts)
         assert len(made.listings(ts)) == 1
+
+
+async def elsewhere(made: Cluster, told: str) -> None:
+    """App Home and dashboard say where the repository is, and that."""
+    built, person = made.built, made.built.workspace.workspace.person
+    built.workspace.dialogs.open_home(person, {"tab": "home"})
+    home = await built.until(
+        "a home", lambda: text if "*shop*" in (text := shown(built, person.id)) else None
+    )
+    assert "on laptop" in home
+    assert told in home
+    opened = json.loads(await made.gateway.run("dashboard", "--json"))
+    async with page_at(opened["link"]) as (page, _):
+        row = page.locator("#repos tr", has_text="shop")
+        await expect(row).to_contain_text("shop on laptop", timeout=PATIENCE_MS)
+        await expect(row).to_contain_text(told)
 
 
 @pytest.mark.timeout(300)

@@ -13,9 +13,11 @@ import pytest
 from nats.errors import Error as NatsError
 
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.health import judge_servers
 from codebutler.cluster.readings import read_servers, read_streams
 from codebutler.cluster.subjects import LEADER_BUCKET, stream_in
 from codebutler.domain.clock import SystemClock
+from tests.e2e.small_disk import small_disk
 from tests.natsserver import NatsCluster, NatsServer, bus, nats_cluster, nats_server, patiently, whole
 from tests.programs import require
 from tests.seam import DEADLINE_S, Gateway, Host, gateway, host, remote, until
@@ -24,6 +26,9 @@ from tests.workers.services import entry
 MANY, LARGE_BYTES = 300, 100_000
 SYNC_S = 0.02
 LOOKS = 10
+FULL = "stores nothing: its disk was full, or its nats.conf has no `jetstream`; see its log, make room, and restart it"
+DISK = "1500m"
+"""Streams reserve what they may need, of three quarters of the disk."""
 
 
 @asynccontextmanager
@@ -150,6 +155,46 @@ async def test_one_server_has_a_slow_disk(tmp_path: Path, leads: bool) -> None:
             assert opened.authority.is_held
     finally:
         await servers.kill()
+
+
+async def test_the_disk_of_one_server_is_full(tmp_path: Path) -> None:
+    """It leads what it can no longer write, and stops storing anything until it is started with room again."""
+    servers = NatsCluster.of(tmp_path)
+    full = servers.servers[0]
+    full.store.mkdir()
+    try:
+        async with small_disk(full.store, DISK) as disk:
+            full.within = disk.prefix
+            await servers.start()
+            async with served(servers, ttl_s=15) as (opened, here):
+                deliver(opened, 1, 20)
+                await all_came(here, 20)
+                for stream in (stream_in("laptop"), f"KV_{LEADER_BUCKET}"):
+                    await let_lead(servers, full, stream)
+                deliver(opened, 21, 40)
+                disk.fill()
+                deliver(opened, 41, 80)
+                await all_came(here, 80)
+                assert opened.authority.is_held
+                assert await faults(servers) == [("n1", FULL)]
+                await full.kill()
+                disk.free()
+                await full.start()
+                await whole(servers)
+                deliver(opened, 81, 100)
+                await all_came(here, 100)
+    finally:
+        await servers.kill()
+
+
+async def faults(servers: NatsCluster) -> list[tuple[str, str]]:
+    """What `doctor` says, once it finds something."""
+    found: list[tuple[str, str]] = []
+    async with servers.system() as system, asyncio.timeout(DEADLINE_S):
+        while not found:
+            told = judge_servers(await read_servers(system, SystemClock(), 3), 3)
+            found = [(each.subject, each.text) for each in told if each.level == "FAIL"]
+    return found
 
 
 async def meta_leader(servers: NatsCluster) -> NatsServer:
