@@ -50,9 +50,10 @@ async def flood(membership: ClusterMembership, subject: str, body: bytes) -> Non
         many = message * max(1, AT_ONCE_BYTES // len(message))
         sys.stdout.write("begun\n")
         sys.stdout.flush()
+        assert client._transport is not None
         while True:
-            client._transport.write(many)  # type: ignore[union-attr]
-            await client._transport.drain()  # type: ignore[union-attr]
+            client._transport.write(many)
+            await client._transport.drain()  # type: ignore[no-untyped-call]  # nats-py has no types there
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ async def connected_client(
             await client.close()
         # A server that ends it with something unsent leaves it open.
         if (transport := client._transport) is not None:  # noqa: SLF001 - nats-py offers nothing else
-            transport.close()  # type: ignore[no-untyped-call]
+            transport.close()  # type: ignore[no-untyped-call]  # nats-py has no types there
             await asyncio.sleep(0)
 
 

@@ -83,13 +83,9 @@ class HostedRuns:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")
-            try:
+            with connection:
                 connection.executemany(_KEEP, kept)
                 connection.execute(_TRIM, (repo, repo, MOST_ROWS - 1))
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
 
         self._do(write)
         if kept:

@@ -281,7 +281,7 @@ async def another(server: NatsServer) -> AsyncIterator[Client]:
     finally:
         await client.close()
         if (transport := client._transport) is not None:  # left open where the server has ended it
-            transport.close()  # type: ignore[no-untyped-call]
+            transport.close()  # type: ignore[no-untyped-call]  # nats-py has no types there
             await asyncio.sleep(0)
 
 

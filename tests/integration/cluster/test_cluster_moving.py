@@ -183,7 +183,7 @@ async def test_a_gateway_dies_in_the_middle_and_the_next_one_goes_on(tmp_path: P
             elif stuck == "publish":
                 await tower.spawner.worker()
                 async with asyncio.timeout(DEADLINE_S):
-                    while await first.opened.hosts._bus.handed_out("CB_IN_laptop", "ev_shop"):  # noqa: ASYNC110
+                    while await first.opened.hosts._bus.handed_out("CB_IN_laptop", "ev_shop"):  # noqa: ASYNC110 - NATS tells nobody
                         await asyncio.sleep(0.05)
             assert sorted(first.opened.services.settled) == [1, 2, 3, 4, 5]
         async with leading(server, tmp_path / "standby") as second:
