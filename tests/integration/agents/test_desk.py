@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from tests.ordinary import give_away
 from tests.programs import path_with_node, require
 from tests.turns import end, heard
 from tests.walls import walled
+
+WRITTEN_S = 30.0
 
 
 @dataclass
@@ -69,10 +72,15 @@ class Place:
             turn_id="t", conversation="c", prompt=prompt, workdir=self.repo, session_id=session_id
         )
 
-    def begun(self) -> PastSession:
-        """The oldest session that was begun in a terminal."""
-        give_away(self.home)
-        return terminal_sessions(self.home, self.repo)[-1]
+    async def begun(self) -> PastSession:
+        """The oldest session that was begun in a terminal. Its agent may write it later than it shows an answer."""
+        async with asyncio.timeout(WRITTEN_S):
+            while True:
+                give_away(self.home)
+                found = terminal_sessions(self.home, self.repo)
+                if found and found[-1].asked:
+                    return found[-1]
+                await asyncio.sleep(0.1)
 
 
 @pytest.fixture
@@ -110,7 +118,7 @@ async def test_claude_into_a_thread_and_back(place: Place) -> None:
     await press(told, "remember the word xylophone", "Heard, number 0.")
 
     # While it is open there, the thread goes on with a copy.
-    session = place.begun()
+    session = await place.begun()
     assert (session.agent, session.asked) == ("claude", ("remember the word xylophone",))
     copied = await place.desk.adopt(session, "C1:1.0")
     assert copied != session.id
@@ -157,7 +165,7 @@ async def test_kimi_into_a_thread_and_back(place: Place) -> None:
     await press(told, "^M", "Welcome to Kimi Code!")
     await press(told, "remember the word marimba", "Heard, number 0.")
 
-    session = place.begun()
+    session = await place.begun()
     assert (session.agent, session.answer) == ("kimi", "Heard, number 0.")
     # On a slow machine it was typed more than once before it showed.
     assert {line for text in session.asked for line in text.split("\n")} == {"remember the word marimba"}
