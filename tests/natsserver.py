@@ -25,7 +25,7 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.connection import connected_client
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.cluster.readings import read_servers, read_streams
-from codebutler.cluster.server import Trust, server_config
+from codebutler.cluster.server import ROUTE_PINGS, Trust, server_config
 from codebutler.cluster.subjects import GATEWAY
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError
@@ -84,6 +84,7 @@ class NatsServer:
             "listen": f"{self.address}:{self.route_port}",
             "routes": [f"nats-route://{each.address}:{each.route_port}" for each in others],
             "connect_retries": 100_000,
+            **ROUTE_PINGS,
         }
 
     async def start(self) -> None:

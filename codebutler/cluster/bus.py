@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from uuid import uuid4
 
 from nats.aio.client import Client
@@ -44,6 +45,8 @@ POLL_S = 5.0
 NOBODY = "503"
 """The status of the server's own answer when nobody listens there."""
 DUPLICATES_S = 600.0
+UNREACHED_S = 10.0
+"""Servers choose a new leader sooner. So ours cannot reach the one that leads, while another server may."""
 IN_FLIGHT = 512
 FLOOD = "not heard for {:g} s, for sending too much: {}"
 
@@ -83,6 +86,7 @@ class Bus:
         self._refusals = refusals
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
         self.clock = clock
+        self._moved_s = 0.0
         self.streams = JetStreams(self._jetstream, replicas)
 
     @classmethod
@@ -107,9 +111,15 @@ class Bus:
 
     async def reconnect(self) -> None:
         """To another server: the one we are connected to may be cut off from the others."""
+        self._moved_s = self.clock.monotonic()
         if self._client.is_connected:
             log.warning("NATS: no answer, trying another server")
             await self._client.force_reconnect()
+
+    async def _unreached(self, since_s: float) -> None:
+        """Nobody has done what we asked for since then."""
+        if self.clock.monotonic() - max(since_s, self._moved_s) >= UNREACHED_S:
+            await self.reconnect()
 
     # What is kept: streams
 
@@ -150,7 +160,7 @@ class Bus:
 
     async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
         """Whatever keeps the servers from it now: try again until they have done it."""
-        wait_s = RETRY_S
+        wait_s, since_s = RETRY_S, self.clock.monotonic()
         while True:
             try:
                 await cancellable(work())
@@ -158,6 +168,7 @@ class Bus:
                 if self._client.is_closed:
                     raise BusError("the connection to NATS is closed") from error
                 log.warning("NATS: %s; trying again", error or type(error).__name__)
+                await self._unreached(since_s)
                 await self.clock.sleep(wait_s)
                 wait_s = min(LONGEST_RETRY_S, wait_s * 2)
             else:
@@ -165,7 +176,7 @@ class Bus:
 
     async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
         """What the durable consumer has, for ever; what is not acknowledged comes again."""
-        parts, wait_s = BodyParts(), RETRY_S
+        parts, wait_s, answered_s = BodyParts(), RETRY_S, inf
         subscription = await cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
         try:
             while True:
@@ -177,14 +188,15 @@ class Bus:
                     # ServiceUnavailableError: the gateway has not made the consumer yet. It may have to make thousands,
                     # and is not to be asked for them all the time.
                     if isinstance(error, TimeoutError):
-                        wait_s = RETRY_S
+                        wait_s, answered_s = RETRY_S, self.clock.monotonic()
                         continue
                     if not isinstance(error, ServiceUnavailableError):
                         log.warning("NATS: %s; trying again", error or type(error).__name__)
+                    await self._unreached(answered_s)
                     await self.clock.sleep(wait_s)
                     wait_s = min(LONGEST_RETRY_S, wait_s * 2)
                     continue
-                wait_s = RETRY_S
+                wait_s, answered_s = RETRY_S, self.clock.monotonic()
                 for message in messages:
                     if whole := parts.whole(message):
                         yield _delivered(whole)

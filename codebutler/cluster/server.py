@@ -15,6 +15,8 @@ SYNC = "5s"
 PORT = 4222
 ROUTES_APART = 2000
 """Between a server's port for clients and the one for the other servers."""
+ROUTE_PINGS = {"ping_interval": "5s", "ping_max": 2}
+"""How servers find out that they no longer hear each other; else it takes them minutes."""
 CERTIFICATE, CERTIFICATE_KEY, CA, CLIENT_CA = "server.pem", "server-key.pem", "ca.pem", "client-ca.pem"
 """Files beside the configuration."""
 
@@ -73,7 +75,14 @@ def routes_config(node: NatsNode, nodes: tuple[NatsNode, ...], *, encrypted: boo
     files = {"cert_file": CERTIFICATE, "key_file": CERTIFICATE_KEY, "ca_file": CA}
     tls: dict[str, object] = {"tls": {**files, "verify": True}} if encrypted else {}
     listen = f"{'0.0.0.0' if encrypted else node.host}:{node.port + ROUTES_APART}"  # noqa: S104 - only with TLS
-    cluster = {"name": "codebutler", "listen": listen, "routes": others, "no_advertise": True, **tls}
+    cluster = {
+        "name": "codebutler",
+        "listen": listen,
+        "routes": others,
+        "no_advertise": True,
+        **ROUTE_PINGS,
+        **tls,
+    }
     return {"server_name": f"{node.host}-{node.port}", "cluster": cluster}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
@@ -62,6 +64,17 @@ class JetStreams:
                     raise
             else:
                 return
+
+    async def reach(self, buckets: Sequence[str]) -> None:
+        """Return once whoever leads each of them has answered. Raises BusError, after some seconds."""
+        try:
+            await asyncio.gather(*map(self._reach, buckets))
+        except (NatsError, OSError) as error:
+            raise BusError(str(error)) from error
+
+    async def _reach(self, bucket: str) -> None:
+        with contextlib.suppress(NotFoundError):
+            await cancellable(self._jetstream.stream_info(f"KV_{bucket}"))
 
     async def spread(self) -> int:
         """Move what is on fewer servers than there can be; returns how many streams were. Raises BusError."""

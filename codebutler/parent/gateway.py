@@ -17,7 +17,7 @@ from codebutler.cluster.leases import LOOK_S, RENEW_S, Epochs, HostLeases, Leade
 from codebutler.cluster.membership import read_membership
 from codebutler.cluster.messages import StandingBy, encode
 from codebutler.cluster.notes import SharedNotes
-from codebutler.cluster.subjects import LEADER_BUCKET, STAND_BY, TAKEN_BUCKET
+from codebutler.cluster.subjects import HOSTS_BUCKET, LEADER_BUCKET, NOTES_BUCKET, STAND_BY, TAKEN_BUCKET
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.domain.clock import Clock
@@ -33,6 +33,9 @@ from codebutler.supervisor.port import Services
 SPREAD_S = 60.0
 PATIENCE_S = 3.0
 PROBE = "probe"
+SHARED = (LEADER_BUCKET, HOSTS_BUCKET, NOTES_BUCKET, TAKEN_BUCKET)
+UNANSWERED = 3
+"""So many looks, while servers choose a new leader sooner."""
 
 
 class RemoteWorkers:
@@ -119,7 +122,7 @@ async def _lead(
                 beside_it = (
                     tasks.create_task(own.run(leadership.keep()), name="lease"),
                     tasks.create_task(_alive(leadership, beginning.clock), name="alive"),
-                    tasks.create_task(_connected(bus, leadership, beginning.clock), name="connection"),
+                    tasks.create_task(keep_connected(bus, leadership, beginning.clock), name="connection"),
                     tasks.create_task(_spread(bus, beginning.clock), name="replicas"),
                 )
                 notes = await SharedNotes.opened(bus, leadership, beginning.clock)
@@ -141,20 +144,24 @@ async def _alive(leadership: Leadership, clock: Clock) -> None:
         await clock.sleep(LOOK_S)
 
 
-async def _connected(bus: Bus, leadership: Leadership, clock: Clock) -> None:
-    """The lease has a connection of its own: when that had to try another server, ours may be cut off from the others,
-    too. Until cancelled."""
-    known = -1
+async def keep_connected(bus: Bus, leadership: Leadership, clock: Clock) -> None:
+    """Our server may be cut off from the others, or from one that leads what we need. The lease has a connection of
+    its own: when that had to try another server, ours is asked for a write, since a server that is cut off may still
+    answer what it knows. Until cancelled."""
+    known, unanswered = -1, 0
     while True:
-        if leadership.reconnections != known:
-            known = leadership.reconnections
-            try:
-                # A write: a server that is cut off may still answer what it knows.
-                async with asyncio.timeout(PATIENCE_S):
+        moved, known = leadership.reconnections != known, leadership.reconnections
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if moved:
                     bucket = await bus.bucket(LEADER_BUCKET)
                     await bucket.set(PROBE, leadership.instance)
-            except (BusError, TimeoutError):
-                known = -1
+                await bus.streams.reach(SHARED)
+            unanswered = 0
+        except (BusError, TimeoutError):
+            unanswered += 1
+            if moved or unanswered >= UNANSWERED:
+                known, unanswered = -1, 0
                 await bus.reconnect()
         await clock.sleep(RENEW_S)
 
