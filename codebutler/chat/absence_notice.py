@@ -28,7 +28,7 @@ from codebutler.intake.records import Notes
 from codebutler.platform.tasks import beside, cancel
 
 ABSENCE, ALIVE = "absence", "alive"
-# How exactly the start of an absence is known after a crash.
+# How often the last moment online is stored: after a crash, the start of an absence is known this exactly.
 PULSE_S = 30.0
 # Workers report interrupted turns right after their start.
 SETTLE_S = 5.0

@@ -2,7 +2,7 @@
 channel belongs to.
 
 A status line under a thread shows what is being done there, best effort and unrecorded. A chat that has no such line,
-or refuses it, shows none: the progress message says it too.
+or refuses it, shows none: the progress message says the same.
 """
 
 from __future__ import annotations

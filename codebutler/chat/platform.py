@@ -130,7 +130,7 @@ class PersonalPages(Protocol):
     """Each person's home page in the chat, with what needs them."""
 
     def opened(self, user: PersonRef) -> None:
-        """Somebody opens theirs."""
+        """Somebody opens their page."""
 
     def not_served(self, user: PersonRef) -> None:
         """Somebody pressed a button there that is out of date."""

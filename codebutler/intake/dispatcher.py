@@ -49,12 +49,13 @@ class Dispatcher:
             ("direct", direct_message),  # from here on it is one of its repository's channel, or is answered
             ("command", parent_command),  # a command that no worker runs is answered
             ("event", audit),  # what will start something is in the audit log first
-            ("event", overheard),  # who listens at this machine hears it
+            ("event", overheard),  # listeners at this machine get it
         )
         self._deliver = deliver
 
     def dispatch(self, entry: Entry, done: int = 0) -> None:
-        """Hand on an entry, in order per channel, to each step that it concerns; so many steps are ``done``."""
+        """Pass an entry, in order per channel, to each step that it concerns; ``done``: the number of steps it has
+        passed."""
         is_command = isinstance(entry.request, Command)
         for number, (concern, step) in enumerate(self._steps[done:], start=done + 1):
             if concern == "event" or (entry.event.is_direct if concern == "direct" else is_command):
@@ -155,7 +156,7 @@ class AuditFirst:
                     go_on(entry)
 
     def _tell(self, batch: Sequence[Entry], error: OSError) -> None:
-        """Once per channel, as long as it lasts."""
+        """Tell each channel once, as long as the problem lasts."""
         trouble = f"the audit log cannot be written: {(error.strerror or str(error)).lower()}"
         if not self.trouble:
             log.error("%s: nothing starts until it can", trouble)

@@ -70,7 +70,7 @@ class Served:
 
     @property
     def channel_id(self) -> ConversationRef:
-        """Where it is spoken to."""
+        """The repository's channel."""
         return self.config.channel_id
 
     @property
@@ -160,7 +160,7 @@ class RepoTable:
 
     @property
     def absent(self) -> tuple[Unserved, ...]:
-        """Those that are not served, not even by an earlier configuration."""
+        """The repositories that are not served, not even with an earlier configuration."""
         return tuple(each for each in self.unserved if self.named(each.entry.name) is None)
 
     def named(self, name: str) -> Served | None:

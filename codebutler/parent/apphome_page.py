@@ -95,7 +95,7 @@ def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section
 
 
 def _week(cards: Sequence[RepoCard]) -> list[Section]:
-    """What was used lately; nothing if nothing was."""
+    """The use of the last seven days; nothing if there was none."""
     used = sorted(
         (card for card in cards if card.week.runs),
         key=lambda card: (-card.week.usd, -card.week.runs, card.name),

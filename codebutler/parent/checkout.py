@@ -41,7 +41,7 @@ PASSED_ON = (
     "PATH", "HOME", "LANG", "USER", "LOGNAME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
-"""The parts of the owner's environment that git and its helpers need: none of our tokens is among them."""
+"""The parts of the owner's environment that git and its helpers need; none of our tokens."""
 PINS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",

@@ -108,7 +108,7 @@ class DirectMessages:
                 self._hand_on(each, home, repo, go_on)
 
     def _place(self, entry: Entry, home: ConversationRef) -> None:
-        """A waiting entry had no place when it came."""
+        """Assign an entry that waited: its repository was unknown when it came."""
         threads, items = self._sources.threads, items_of(entry.event)
         if not threads.knows(home, entry.channel, items):
             self._tasks.start(threads.note(home, entry.channel, items), name=f"place of {entry.event.key}")

@@ -36,7 +36,7 @@ PROBE = "probe"
 
 
 class RemoteWorkers:
-    """Those of the hosts."""
+    """The workers that run on the hosts."""
 
     are_remote = True
 
@@ -51,15 +51,15 @@ class RemoteWorkers:
         self._clock = beginning.clock
 
     def start(self) -> None:
-        """The hosts run already."""
+        """Does nothing: the hosts are already running."""
 
     def journal(self, path: Path, clock: Clock) -> GatewayJournal:
-        """The file, and what all gateways have in common."""
+        """The journal's file, and the record of accepted events that all gateways share."""
         return GatewayJournal(self._taken, lambda: self._leadership.is_held, path, clock)
 
     @asynccontextmanager
     async def open(self, services: Services, record: Record) -> AsyncIterator[HostWorkers]:
-        """Leaving the block ends nothing on the hosts."""
+        """Leaving the block stops nothing on the hosts."""
         leases = await HostLeases.opened(self._bus, self._clock)
         authority = Epochs(self._leadership, leases)
         record("", "INF", f"this gateway leads (epoch {authority.epoch})")
@@ -70,8 +70,9 @@ class RemoteWorkers:
 async def gateway(
     home: Home, env: Mapping[str, str], told: Callable[[str], None], stopping: Stopping | None = None
 ) -> None:
-    """Lead as soon as no other gateway does, and serve until ``stopping``, SIGTERM or SIGINT. ``told`` hears whether
-    this one stands by. Raises as ``supervise``, and ConfigError if the servers do not want it any more."""
+    """Wait until no other gateway leads, then lead and serve until ``stopping``, SIGTERM or SIGINT. ``told`` gets a
+    line when this gateway stands by. Raises as ``supervise``, and ConfigError if the NATS servers no longer accept
+    it."""
     home.ensure()
     membership = read_membership(home, gateway=True)
     chats_of(resolve_global(home, env).config)
@@ -79,7 +80,8 @@ async def gateway(
     async with (
         begun(home, env, stopping) as beginning,
         Bus.connected(membership, beginning.clock) as bus,
-        # With thousands of repositories the loop and its connection are busy for seconds; the lease cannot wait.
+        # With thousands of repositories the loop and its connection can be busy for seconds; the lease cannot wait that
+        # long.
         LoopThread("lease") as own,
         own.entered(Bus.connected(membership, beginning.clock)) as leasing,
     ):
@@ -89,7 +91,7 @@ async def gateway(
 async def _leading(
     bus: Bus, own: LoopThread, leasing: Bus, beginning: Beginning, told: Callable[[str], None]
 ) -> None:
-    """``leasing``: a connection of ``own``."""
+    """Lead again and again until asked to stop. ``leasing``: a connection that runs on ``own``."""
     asked = beginning.stopping.asked
     while not asked.is_set():
         leadership = await own.run(Leadership.candidate(leasing, uuid4().hex, beginning.clock))
@@ -101,7 +103,7 @@ async def _leading(
 
 
 async def _standing_by(bus: Bus, leadership: Leadership) -> None:
-    """Tell the one that leads, until cancelled."""
+    """Tell the leading gateway that this one stands by, until cancelled."""
     told = StandingBy(epoch=0, instance=leadership.instance, machine=platform.node(), version=VERSION)
     while True:
         await bus.tell(STAND_BY, encode(told))
@@ -111,7 +113,7 @@ async def _standing_by(bus: Bus, leadership: Leadership) -> None:
 async def _lead(
     bus: Bus, own: LoopThread, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]
 ) -> None:
-    """Until ``stopping``, or until another gateway leads."""
+    """Serve until ``stopping``, or until another gateway leads."""
     config = resolve_global(beginning.home, beginning.env).config
     try:
         with ungrouped():
@@ -135,21 +137,21 @@ async def _lead(
 
 
 async def _alive(leadership: Leadership, clock: Clock) -> None:
-    """Until cancelled."""
+    """Show the lease that this event loop still runs, until cancelled."""
     while True:
         leadership.alive()
         await clock.sleep(LOOK_S)
 
 
 async def _connected(bus: Bus, leadership: Leadership, clock: Clock) -> None:
-    """The lease has a connection of its own: when that had to try another server, ours may be cut off from the others,
+    """Check our connection whenever the lease's own one had to reconnect: our server may be cut off from the others,
     too. Until cancelled."""
     known = -1
     while True:
         if leadership.reconnections != known:
             known = leadership.reconnections
             try:
-                # A write: a server that is cut off may still answer what it knows.
+                # A write: a server that is cut off may still answer reads.
                 async with asyncio.timeout(PATIENCE_S):
                     bucket = await bus.bucket(LEADER_BUCKET)
                     await bucket.set(PROBE, leadership.instance)
@@ -168,7 +170,7 @@ async def _taken(bus: Bus, clock: Clock) -> KeyBucket:
 
 
 async def _spread(bus: Bus, clock: Clock) -> None:
-    """Servers may be added at any time. Until cancelled."""
+    """Give streams more replicas when servers are added, until cancelled."""
     while True:
         with suppress(BusError):
             await bus.streams.spread()

@@ -197,7 +197,7 @@ class ChatConnections:
             except ChatAuthError as error:
                 refused = error
                 why = f"{error}; restart the supervisor afterwards"
-            except Exception as error:  # one chat's fault takes no other chat down
+            except Exception as error:  # one chat's error must not stop the others
                 if len(self._chats) == 1:
                     raise
                 why = f"internal error: {error!r}; restart the supervisor"

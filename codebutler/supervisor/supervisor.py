@@ -191,7 +191,7 @@ class Supervisor:
 
     async def shutdown(self, grace_s: float, reason: StopReason = "shutdown") -> None:
         """End all workers: each finishes within ``grace_s`` seconds or is killed (0: now). At a "restart" the next one
-        goes on with what this one could not finish.
+        resumes what this one could not finish.
 
         A second call while the first is still waiting shortens the wait.
         """

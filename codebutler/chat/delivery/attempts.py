@@ -188,7 +188,7 @@ class Attempts:
                 self._settle(item, error)
             elif not item.unsure:
                 self._not_done(item)
-        except Exception as error:  # the others must survive whatever one operation brings
+        except Exception as error:  # one operation's failure must not stop the others
             log.exception("an operation could not be sent")
             self._settle(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
 

@@ -186,7 +186,7 @@ class Handover:
         return result
 
     async def _note(self, item: Item, what: str) -> None:
-        """If the disk can: else the next process sends it again, and says so."""
+        """Record it if the disk allows; otherwise the next process sends it again and says so."""
         with suppress(StoreError):
             await self._notes.keep_note(_name(item), what)
 

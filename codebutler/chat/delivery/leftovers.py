@@ -73,7 +73,7 @@ class Leftovers:
         return tuple(self._noted)
 
     def soil(self, thread: Thread) -> None:
-        """Something may have to be deleted there."""
+        """Record in memory that something may have to be deleted there."""
         self._dirty.add(thread)
 
     def is_dirty(self, thread: Thread) -> bool:

@@ -242,7 +242,7 @@ async def meet(api: SlackApi, app_token: str) -> AsyncIterator[Meeting]:
     client = SocketModeClient(lambda: api.open_connection(app_token), meeting.handle, SystemClock(), rng)
     quiet = logging.getLogger("codebutler.chat.slack")
     before = quiet.level
-    quiet.setLevel(logging.CRITICAL + 1)  # what is left to others is no failure to tell of
+    quiet.setLevel(logging.CRITICAL + 1)  # events left to the other process are not failures
     serving = asyncio.create_task(client.run(), name="setup-socket")
     try:
         try:

@@ -114,7 +114,7 @@ class TelegramConnection:
     def use_token(self, token: str) -> None:
         """Continue with another token. Raises ChatAuthError at once for an invalid one."""
         if self._chat.use_token(token):
-            # It may be another bot's.
+            # The token may belong to another bot.
             self._me = Me(0)
             self._tasks.start(self._identify(), name="telegram identity")
             self._poller.nudge()
@@ -157,7 +157,7 @@ class TelegramConnection:
             except StoreError as error:
                 log.warning("telegram: an event could not be stored and will be fetched again: %s", error)
                 return Taken(number, AGAIN_S)
-            except Exception:  # one update must not keep all others away for ever
+            except Exception:  # one update must not block all others for ever
                 log.exception("telegram: an update could not be handled")
                 if self._attempts(number) < ATTEMPTS:
                     return Taken(number, AGAIN_S)

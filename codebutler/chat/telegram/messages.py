@@ -316,4 +316,4 @@ class Private:
 
 
 async def _nothing(_numbers: list[int]) -> None:
-    """What is told to one person is not edited."""
+    """Does nothing: a message for one person is never edited."""

@@ -33,7 +33,7 @@ _START = re.compile(r"/start(?:@\w+)?")
 
 
 async def set_up(wish: SetUp) -> str:
-    """Uses the options: all of them are right, or nothing is written; without options, asks."""
+    """Uses the options if all of them are right, otherwise writes nothing; without options, asks."""
     present = wish.config.telegram
     if not wish.given and wish.prompter.is_interactive:
         await TelegramWizard(wish.prompter, present, wish.save).ask()

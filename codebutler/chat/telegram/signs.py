@@ -86,7 +86,7 @@ class Typing:
         if not is_shown:
             try:
                 await self._say(where)
-            except BaseException:  # cancelled, too: nothing is shown that would be gone on with
+            except BaseException:  # cancelled, too: nothing was shown that has to be repeated
                 del self._until_s[where]
                 raise
             self._tasks.start(self._go_on(where), name=f"typing in {place.chat}")

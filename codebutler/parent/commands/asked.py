@@ -1,5 +1,5 @@
-"""The parent's commands: a step takes them out of the stream of events, and the handlers beside this file
-answer.
+"""The parent's commands: a step of the dispatcher takes them out of the stream of events, and the handlers in this
+folder answer.
 
 codebutler.domain.commands lists them.
 """

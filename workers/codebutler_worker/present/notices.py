@@ -26,7 +26,7 @@ MEND_THE_CAUSE = (
     "Mend the cause in what you changed. Do not weaken, skip or delete a check or a test to make it pass; if a failure "
     "has nothing to do with your changes, say so and stop."
 )
-"""What an agent is told that is to mend failing checks."""
+"""The prompt for an agent that is to fix failing checks."""
 CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
 
