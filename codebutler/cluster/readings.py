@@ -1,4 +1,4 @@
-"""What a cluster's NATS servers say of themselves, and of what they keep. Raises CodeButlerError."""
+"""What a cluster's NATS servers report about themselves and their streams. Raises CodeButlerError."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ANSWERS_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server says of itself. ``ahead_s``: of this machine's clock. ``stores``: it keeps streams at all;
-    ``is_synced``: it acknowledges a message once it is on disk. ``lacks``: what it does not have yet of all that it
-    should keep, "" if it has everything. The leader of a stream may call a copy current that was wiped a moment ago;
-    that server itself does not."""
+    """What a server reports about itself. ``ahead_s``: how far its clock is ahead of this machine's. ``stores``: it
+    keeps streams at all; ``is_synced``: it acknowledges a message once it is on disk. ``lacks``: the data that it
+    should have and does not have yet, "" if it has everything. A stream's leader may call a copy current that was wiped
+    a moment ago; the server with that copy does not."""
 
     name: str
     version: str
@@ -37,8 +37,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFacts:
-    """``replicas``: on how many servers it should be; ``behind``: those that do not have all of it now, with one of
-    them where none is named yet."""
+    """``replicas``: on how many servers it should be; ``behind``: the servers that do not have all of it now."""
 
     name: str
     replicas: int
@@ -118,8 +117,8 @@ class _StreamList(Struct):
 
 
 async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[ServerFacts, ...]:
-    """What each server says, by name; after ``wanted`` answers, or ANSWERS_S. ``system``: a connection that may ask.
-    Raises CodeButlerError."""
+    """What each server reports, by name; returns after ``wanted`` answers, or ANSWERS_S. ``system``: a connection that
+    may ask servers. Raises CodeButlerError."""
     try:
         states = await _asked(system, clock, "VARZ", wanted)
         healths = await _asked(system, clock, "HEALTHZ", len(states))

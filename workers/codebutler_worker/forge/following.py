@@ -106,7 +106,7 @@ class PullFollower:
         self._runtime.followed.set()
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """What runs here says nothing about what happens there."""
+        """Does nothing: the worker's load says nothing about pull requests."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -293,7 +293,7 @@ def card_of(news_id: str) -> str:
 
 
 def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], task: str) -> PullRow:
-    """Something that a person may hand over to an agent."""
+    """Post news that a person may hand over to an agent."""
     news_id = hashlib.sha256(f"{row.id} {row.news} {uow.stamp}".encode()).hexdigest()[:24]
     oldest = iso(uow.now - NEWS_KEPT)
     uow.pulls.add_news(PullNewsRow(news_id, row.id, task, uow.stamp), oldest)

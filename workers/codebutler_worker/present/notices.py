@@ -263,7 +263,7 @@ def _visible(path: str) -> str:
     return "".join(each if each.isprintable() and each != "`" else f"\\u{ord(each):04x}" for each in path)
 
 
-# What we say about an agent whose usage limit is hit: asked about, taken over, answered for.
+# What we say about an agent whose usage limit is hit: a question, who takes over, who answers meanwhile.
 
 WAITING_NOW = "⏳ Waiting for the reset."
 

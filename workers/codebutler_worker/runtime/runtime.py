@@ -87,7 +87,7 @@ class Runtime:
         self.home = home
         self.private = (home.root,)
         self.followed = asyncio.Event()
-        """Called when there is a new pull request to follow."""
+        """Set when there is a new pull request to follow."""
         self.pushed: set[str] = set()
         """Commits that were pushed since this worker started, or are about to be."""
         self.skills = Library(settings, home)

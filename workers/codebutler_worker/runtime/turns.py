@@ -207,7 +207,7 @@ def words_of(uow: UnitOfWork, turn: TurnRow, limit: int = LINE_LIMIT) -> str:
 
 
 def thread_url(turn: TurnRow) -> str:
-    """The address of the run's thread, without the workspace; "" if the chat has none."""
+    """A link to the run's thread, into which sending puts the workspace; "" if it has no thread."""
     return message_url(turn.channel_id, turn.thread) if turn.thread else ""
 
 
