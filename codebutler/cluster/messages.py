@@ -30,7 +30,7 @@ CLUSTER_VERSION = 1
 MAX_WHY_CHARS = 10_000
 RepoName = Annotated[str, Meta(max_length=200)]
 CallId = Annotated[str, Meta(pattern=r"^[0-9A-Za-z]{1,64}\Z")]
-"""The header of the gateway's answers to a large question."""
+"""The ID of a call. It must fit a message header, since the gateway's answer carries it there."""
 DROPPED = "dropped"
 """The code for an event that must not be taken."""
 

@@ -37,7 +37,8 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFacts:
-    """``replicas``: on how many servers it should be; ``behind``: the servers that do not have all of it now."""
+    """``replicas``: on how many servers it should be; ``behind``: the servers that do not have all of it now, "another
+    server" for each without a name."""
 
     name: str
     replicas: int
@@ -140,7 +141,7 @@ async def _asked(system: Client, clock: Clock, what: str, wanted: int) -> dict[b
             while len(found) < wanted:
                 message = await subscription.next_msg(timeout=ANSWERS_S)
                 if not message.data:
-                    break  # the server's own answer: we may not ask
+                    break  # the server's own answer: we are not allowed to ask
                 found[message.data] = asked_at + (clock.now() - asked_at) / 2
     await subscription.unsubscribe()
     return found
@@ -169,7 +170,7 @@ def _server(body: bytes, here: datetime, lacks: Mapping[str, str]) -> ServerFact
 
 
 async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
-    """What is kept, and where. Raises CodeButlerError."""
+    """All streams, and which servers have them. Raises CodeButlerError."""
     found: list[_StreamState] = []
     try:
         while True:
@@ -189,7 +190,7 @@ async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
 def _stream(stream: _StreamState) -> StreamFacts:
     group = stream.cluster or _Group(leader="the only server")
     behind = sorted(peer.name for peer in group.replicas if peer.offline or not peer.current)
-    # Its leader does not list a server that has not begun with it.
+    # Its leader does not list a server that has not begun to copy it.
     unlisted = stream.config.num_replicas - 1 - len(group.replicas)
     return StreamFacts(
         name=stream.config.name,

@@ -52,7 +52,7 @@ class Home:
 
     @property
     def hosted_runs(self) -> Path:
-        """What hosts have told a gateway of their runs."""
+        """The rows that hosts have reported to a gateway about their runs."""
         return self.root / "hosted-runs.db"
 
     @property

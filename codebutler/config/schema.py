@@ -281,7 +281,7 @@ class SandboxSection(Section, frozen=True):
 
 
 class AuthorizationRule(Section, frozen=True):
-    """Who (``*`` = everybody in ``allowedUsers``) may use which prefixes in which channels."""
+    """Which people (``*`` = everybody in ``allowedUsers``) may use which prefixes in which channels."""
 
     channels: tuple[ConversationRef, ...]
     users: tuple[PersonRef, ...]
@@ -289,9 +289,9 @@ class AuthorizationRule(Section, frozen=True):
 
 
 class AuthorizationSection(Section, frozen=True):
-    """Who may use which agents, and RE2 patterns tried on what a shell is given: what fits ``blocklist`` is refused,
-    and if there is an ``allowlist``, what does not fit that. ``may_loosen``: whose runs may have a mode that asks less
-    than the configured one (``*`` = everybody in ``allowedUsers``)."""
+    """Who may use which agents, and RE2 patterns for the input of shells: a match in ``blocklist`` is refused, and so
+    is anything that does not match the ``allowlist``, if there is one. ``may_loosen``: whose runs may have a mode that
+    asks less than the configured one (``*`` = everybody in ``allowedUsers``)."""
 
     rules: tuple[AuthorizationRule, ...] = ()
     may_loosen: tuple[PersonRef, ...] = ()
@@ -308,7 +308,7 @@ class AuthorizationSection(Section, frozen=True):
 
 class ApprovalsSection(Section, frozen=True):
     """``quorum``: how many different people have to allow a call that fits a pattern (some words of it);
-    whoever asked for it counts only with ``requester_votes``. ``operator``: the chat user at this machine's
+    the person who asked for it counts only with ``requester_votes``. ``operator``: the chat user at this machine's
     terminal, "" = unknown. ``expiry_minutes``: an undecided call is refused after this long, 0 = never."""
 
     quorum: dict[Named, Annotated[int, Meta(ge=1, le=100)]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ State = Literal["absent", "starting", "running", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
+    """The state of the service. ``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
 
     state: State
     pid: int = 0

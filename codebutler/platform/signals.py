@@ -59,7 +59,7 @@ class Stopping:
         self.asked.set()
 
     def restart(self) -> None:
-        """Stop in order, for another run. Raises CodeButlerError if it is to stop already, or cannot restart."""
+        """Stop in order, for another run. Raises CodeButlerError if it is stopping already, or cannot restart."""
         if not self._may_restart:
             raise CodeButlerError("a demo cannot be restarted: end it with Ctrl-C and start it again")
         if self.asked.is_set() and not self.restarts:

@@ -168,7 +168,7 @@ class WebServer:
 
 
 async def _somebody_at(listener: socket.socket) -> None:
-    """Until somebody connects; the connection is not accepted yet."""
+    """Wait until somebody connects; the connection is not accepted yet."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(listener, came.set)
