@@ -38,7 +38,7 @@ log = logging.getLogger("codebutler.cluster")
 class HostCalls:
     """The calls of one host. ``served`` finds a repository of it; ``returned`` takes an event that it gives back.
 
-        If we stop in the middle, the next leader gets the call again, and treats it as unsure.
+    If we stop in the middle, the next leader gets the call again, and treats it as unsure.
     """
 
     def __init__(

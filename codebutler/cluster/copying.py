@@ -34,7 +34,7 @@ log = logging.getLogger("codebutler.cluster")
 
 
 async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -> dict[str, int]:
-    """Copy all streams with their messages; returns their number. Nothing may use either set of servers. Raises
+    """Copy all streams; returns the number of messages by stream. Nothing may use either set of servers. Raises
     CodeButlerError."""
     try:
         async with (
@@ -71,7 +71,7 @@ async def _refuse_used(source: Client) -> None:
     found = await _asked(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", asked)
     if "message" in found and b"KV-Operation" not in b64decode(
         found["message"].get("hdrs", "")
-    ):  # the holder has released it
+    ):  # the gateway has not released its lease
         raise CodeButlerError(
             "a gateway leads, or has ended just now: stop `codebutler gateway`, and repeat this"
         )

@@ -78,7 +78,7 @@ class HostServices:
         self.on_runs: Callable[[], None] = lambda: None
         """Called when the gateway has reported which runs it knows."""
         self.on_sent: Callable[[str], None] = lambda _: None
-        """Called with a repository that has sent an operation or ended a run."""
+        """Called with a repository that has sent an operation, reported its use or ended a run."""
         self._bus = bus
         self._standing = standing
         self._answers: dict[str, asyncio.Future[CallAnswer]] = {}

@@ -96,7 +96,7 @@ HOST_SERVICES = (
 def host_services(host: str) -> tuple[str, ...]:
     """The only subjects on which a host's messages leave its own account.
 
-        It cannot create a consumer or read a stream by sequence: the server would then send it other hosts' messages.
+    It cannot create a consumer or read a stream by sequence: the server would then send it other hosts' messages.
     """
     return (
         calls_of(host, ">"),

@@ -64,8 +64,8 @@ HOME_ONLY = frozenset(
         ),
     }
 )
-"""Sections of the home's file only: all repositories share the chats' connections, the HTTP port, the directory for new
-repositories and the total budget."""
+"""Keys that count only in the home's file: all repositories share the chats' connections, the HTTP port, the directory
+for new repositories and the total budget."""
 
 
 def digest(data: bytes) -> str:

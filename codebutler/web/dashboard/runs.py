@@ -68,7 +68,7 @@ class AskedView(Struct, frozen=True, kw_only=True):
 class TurnItem(Struct, frozen=True, kw_only=True):
     """A run: ``what`` it is doing or needs from people, ``text`` the prompt, ``url`` its thread in the chat ("" if
     unknown), ``changes`` the page of its changes ("" if none), ``page`` its
-    transcript. ``asked`` and ``choices``: the open requests, and the other buttons."""
+    transcript. ``asked`` and ``choices``: what a person can decide, requests and other buttons."""
 
     key: str
     id: str

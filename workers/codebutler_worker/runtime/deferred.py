@@ -152,7 +152,7 @@ class DeferredCommands:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()):
             self._runtime.broke(task.get_name(), error)
-        self._wake()  # A turn that was cancelled or waits may start now.
+        self._wake()  # An interrupted or waiting command may start now.
         self._load_changed()
 
 
