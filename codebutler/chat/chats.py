@@ -43,7 +43,7 @@ class ChatConnection(Protocol):
 
     @property
     def connected(self) -> asyncio.Event:
-        """Set permanently."""
+        """Set once, and never cleared."""
 
     @property
     def status(self) -> ConnectionStatus:
@@ -146,7 +146,7 @@ class Chats:
 MOST_QUOTED = 50
 THREAD_PAGES = 5
 QUOTED_CHARS = 4_000
-"""Of one message."""
+"""How much of one message is quoted, in characters."""
 PACE_S = 0.2
 """The minimum between two calls."""
 MAX_WAITING = 500

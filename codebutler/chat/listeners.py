@@ -54,8 +54,8 @@ class Listener:
     """Somebody at this machine who follows one thread; ``thread`` is None until something is said. ``replies`` holds
     everything to show them, in order, without secrets.
 
-    It remembers what it has shown: a card stays a card, and what was not progress stays that. ``called``: a user's
-    name.
+    It remembers what it has shown: a card stays a card, and a message that was not progress never becomes progress.
+    ``called``: a user's name.
     """
 
     def __init__(

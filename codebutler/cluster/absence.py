@@ -123,7 +123,7 @@ class AbsenceNotices:
                 self._tasks.start(self._settle(repo), name=f"end of an absence of {host}")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look for absent hosts regularly, until cancelled."""
         try:
             while True:
                 for host in list(self._sent):

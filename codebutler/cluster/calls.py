@@ -63,7 +63,7 @@ class HostCalls:
         self._operations: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Take and carry out calls until cancelled."""
         stream = stream_out(self._host)
         await self._bus.ensure_stream(stream, calls_of(self._host, ">"), MAX_OUT_BYTES)
         await self._bus.ensure_consumer(stream, GATEWAY, calls_of(self._host, ">"), IN_FLIGHT)

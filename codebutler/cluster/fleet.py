@@ -48,7 +48,7 @@ class HostedRepo:
         return len(self.known) - len(self.held or ())
 
     def is_heard_of(self, host: str) -> bool:
-        """Whether that host may speak for it."""
+        """Whether that host may report about it and make calls for it."""
         return host in (self.host, self.leaves)
 
     def take(self, entry: Entry) -> None:

@@ -67,7 +67,8 @@ class Local:
 
 
 class HostLink:
-    """``run`` until cancelled. ``local`` finds the part of an assignment that is on this machine; it blocks."""
+    """Connects this host to its gateway; ``run`` until cancelled. ``local`` finds the part of an assignment that is on
+    this machine; it blocks."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A gateway's journal: an event is on the disks of the NATS servers before its chat hears that it was accepted.
+"""A gateway's journal: an event is on the disks of the NATS servers before it is acknowledged to its chat.
 
 The bucket ``CB_TAKEN`` has every accepted event until it is settled, and knows its key for some hours after that. So
 the next gateway knows what the one before it accepted, even if that one's disk is gone: it delivers events that are not
@@ -266,7 +266,7 @@ class GatewayJournal(Journal):
                 oldest_s = await self._read(journal_file.oldest_gap)
                 begun_s = begun_s or oldest_s or now_s
                 position_s = max(begun_s, min(oldest_s or now_s, now_s - BACK_S))
-                if not was_refused and not self._refused and self._is_held():  # otherwise a gap has to be opened first
+                if not was_refused and not self._refused and self._is_held():  # else a gap must be opened first
                     await self._bucket.set(POSITION, str(position_s))
             was_refused = self._refused
             await self._clock.sleep(POSITION_S)

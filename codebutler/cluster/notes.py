@@ -30,7 +30,7 @@ class SharedNotes:
 
     @classmethod
     async def opened(cls, bus: Bus, leadership: Leadership, clock: Clock) -> SharedNotes:
-        """Waits until NATS answers."""
+        """The notes, once NATS answers."""
         while True:
             try:
                 return cls(await bus.bucket(NOTES_BUCKET), leadership, clock)

@@ -86,7 +86,7 @@ class HostDownload:
 
 
 class HostQuestions:
-    """``repos`` returns a host's repositories; ``heard`` gets each beat."""
+    """Answers hosts' questions. ``repos`` returns a host's repositories; ``heard`` gets each beat."""
 
     def __init__(
         self,

@@ -126,7 +126,7 @@ class HostServices:
         return self.totals.get(repo.name) or self.total_here(repo)
 
     def show(self, repo: RepoSettings, news: Reported) -> None:
-        """Best effort."""
+        """Report it to the gateway once; nobody repeats it if it is lost."""
         if isinstance(news, Budget | Overview):
             self._latest[repo.name, type(news)] = repo, news
         if isinstance(news, Budget):
@@ -201,11 +201,11 @@ class HostServices:
             waiting.set_result(answer)
 
     def stored(self, seq: int) -> asyncio.Event:
-        """Set by ``settle``."""
+        """An event that ``settle`` sets."""
         return self._stored.setdefault(seq, asyncio.Event())
 
     def forget(self, seq: int) -> None:
-        """It is acknowledged, or will come again."""
+        """Forget an event's place: it is acknowledged, or will come again."""
         self._stored.pop(seq, None)
 
     def tell_again(self) -> None:

@@ -22,7 +22,8 @@ log = logging.getLogger("codebutler.cluster")
 
 
 class JetStreams:
-    """``replicas``: on how many servers; 0 = on three, or on one if there are fewer than three."""
+    """Creates and spreads streams and buckets. ``replicas``: on how many servers; 0 = on three, or on one if there are
+    fewer than three."""
 
     def __init__(self, jetstream: JetStreamContext, replicas: int) -> None:
         self._jetstream = jetstream

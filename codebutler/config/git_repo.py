@@ -218,8 +218,8 @@ def unreachable_because(path: Path, owner: Owner) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``host`` includes its port; ``path`` has no leading slash and no ``.git``. ``login``: what precedes the host,
-    with its ``@``."""
+    """A remote repository's URL. ``host`` includes its port; ``path`` has no leading slash and no ``.git``. ``login``:
+    what precedes the host, with its ``@``."""
 
     kind: Literal["https", "ssh"]
     login: str

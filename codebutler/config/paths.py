@@ -18,7 +18,7 @@ PRIVATE_DIR = ".codebutler"
 
 @dataclass(frozen=True)
 class Home:
-    """``$CODEBUTLER_HOME``: one installation, one supervisor. Mode 0700, its files 0600."""
+    """The files in ``$CODEBUTLER_HOME``: one installation, one supervisor. Mode 0700, its files 0600."""
 
     root: Path
 

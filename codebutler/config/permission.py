@@ -108,8 +108,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``reason`` is for the audit log; ``told`` is what the refused person reads. ``is_strangers``: the
-    person may do nothing here."""
+    """The answer of ``may``. ``reason`` is for the audit log; ``told`` is the text for a refused person.
+    ``is_strangers``: the person may do nothing here."""
 
     allowed: bool
     reason: str

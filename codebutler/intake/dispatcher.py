@@ -32,7 +32,8 @@ log = logging.getLogger("codebutler.audit")
 
 
 class Dispatcher:
-    """``deliver`` queues an entry for its channel's worker. ``dispatch`` returns at once and raises nothing."""
+    """Passes accepted events through the steps to their workers. ``deliver`` queues an entry for its channel's worker.
+    ``dispatch`` returns at once and raises nothing."""
 
     def __init__(
         self,

@@ -106,7 +106,8 @@ class Unserved:
 
 @dataclass(frozen=True)
 class RepoTable:
-    """All registered repositories, read once; read anew to see changes. ``config``: what holds for all of them."""
+    """All registered repositories, as read at one moment; read it again to see changes. ``config``: what holds for all
+    of them."""
 
     served: tuple[Served, ...]
     unserved: tuple[Unserved, ...] = ()

@@ -24,8 +24,8 @@ MISSING = "tracing.endpoint needs OpenTelemetry: install codebutler[otel], or un
 
 
 class Collector:
-    """A daemon thread sends in batches. ``record`` is called once when the collector does not accept them, and once
-    when it does again; nothing else is affected."""
+    """Sends spans in batches, from a daemon thread. ``record`` is called once when the collector does not accept them,
+    and once when it does again; nothing else is affected."""
 
     def __init__(self, endpoint: str, record: Callable[[str], None]) -> None:
         try:

@@ -51,7 +51,8 @@ class HomeSources:
 
 
 class AppHome:
-    """``run`` until cancelled. The list of readers outlives us. A chat without homes shows none."""
+    """Keeps everybody's App Home current; ``run`` until cancelled. Who has opened it is stored, so it outlives this
+    process. In a chat without homes it does nothing."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ REASONS = (
     (r"attempting to allocate", "it has a file that needs too much memory: clone it on the machine"),
     (r"No space left|quota exceeded", "no disk space is left on the machine"),
 )
-"""What git says, and what users are told. Git's own message may contain a URL with a password."""
+"""Git's messages, and the texts that users get instead: git's own may contain a URL with a password."""
 _PROGRESS = re.compile(r"(Receiving objects|Resolving deltas): +\d+%")
 
 Told = Callable[[str], Awaitable[None]]

@@ -164,7 +164,7 @@ class DirectMessages:
         channel, root = thread
         if card := card or self._cards.pop(thread, NOWHERE):
             operation = chosen(card, repo.name)
-            with suppress(ChatError):  # the choice holds, whatever its card shows
+            with suppress(ChatError):  # the choice holds even if its card cannot show it
                 await self._chats.submit(channel, f"direct-chosen-{channel}-{root}", operation)
 
     async def _say_down(self, entry: Entry, repo: Repo) -> None:

@@ -35,7 +35,8 @@ class HostedHere:
 
 
 class HostJobs:
-    """``run`` until cancelled. ``hosted``: the repositories that are served now, by name."""
+    """Reports the jobs of this host; ``run`` until cancelled. ``hosted``: the repositories that are served now, by
+    name."""
 
     def __init__(
         self,

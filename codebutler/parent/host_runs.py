@@ -26,7 +26,8 @@ LOOK_BACK = timedelta(days=2)
 
 
 class HostRuns:
-    """``run`` until cancelled. ``hosted``: the repositories that are served now, by name."""
+    """Reports the runs of this host; ``run`` until cancelled. ``hosted``: the repositories that are served now, by
+    name."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class HostRuns:
             if len(rows) < MOST_TOLD or rows[-1].ended == since:
                 break
             since = rows[-1].ended
-        if self._told.get(name) is told:  # else another gateway leads, and has said what it knows
+        if self._told.get(name) is told:  # else another gateway leads, and has reported what it knows
             self._marks[name], oldest = mark, _before(mark)
             self._told[name] = {key: known for key, known in told.items() if key[0] >= oldest}
 

@@ -15,7 +15,7 @@ from codebutler.supervisor.port import Services
 
 
 class HostUse:
-    """``run`` until cancelled, beside ``spending.run``."""
+    """Reports the use of this host; ``run`` until cancelled, beside ``spending.run``."""
 
     def __init__(
         self,

@@ -124,7 +124,8 @@ class OpenedChat:
 
 
 class ChatConnections:
-    """``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up names."""
+    """The connections to all chats; ``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up
+    names."""
 
     def __init__(
         self,

@@ -59,7 +59,8 @@ class MoveMeans:
 
 
 class RepoMoves:
-    """``resume`` once, before any event is delivered. ``answer`` is what `!move` says."""
+    """Moves repositories between hosts. Call ``resume`` once, before any event is delivered; ``answer`` handles
+    `!move`."""
 
     def __init__(self, means: MoveMeans) -> None:
         self._means = means

@@ -82,7 +82,7 @@ class Means:
 
 
 class NewRepos:
-    """``make`` does everything."""
+    """Creates repositories that people request in the chat; ``make`` does everything."""
 
     def __init__(self, means: Means) -> None:
         self._means = means

@@ -40,7 +40,7 @@ Record = Callable[[str, LogTag, str], None]
 
 
 class Spending:
-    """``load`` once, then ``run``. ``changed`` is told after each change."""
+    """The use of all repositories by day: ``load`` once, then ``run``. ``changed`` is notified after each change."""
 
     def __init__(
         self, table: Callable[[], RepoTable], clock: Clock, record: Record, notes: Notes | None = None

@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """``async with LoopThread("name") as own``. Use objects that are created in its loop only there."""
+    """A thread with an event loop: ``async with LoopThread("name") as own``. Use objects that are created in its loop
+    only there."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()

@@ -38,11 +38,11 @@ class Untried(NamedTuple):
 
 
 class OperatingSystem(Protocol):
-    """``socket_path_bytes``: how long the path of a Unix socket may be. ``sandboxes``: those that ``sandbox.mode`` auto
-    tries, in this order; there are no others here. ``native_containers``: containers run on our kernel.
-    ``opens_pages``: there is a browser, whatever the environment says. ``restores_signals``: a command that runs its
-    arguments with the default handling of a terminal's signals. ``untried``: parts that never ran here. All of it
-    blocks.
+    """The operating system. ``socket_path_bytes``: how long the path of a Unix socket may be. ``sandboxes``: those that
+    ``sandbox.mode`` auto tries, in this order; there are no others here. ``native_containers``: containers run on our
+    kernel. ``opens_pages``: there is a browser, whatever the environment says. ``restores_signals``: a command that
+    runs its arguments with the default handling of a terminal's signals. ``untried``: parts that never ran here. All of
+    it blocks.
     """
 
     name: str

@@ -78,7 +78,7 @@ def scheduled(
 
 
 class Scheduler:
-    """``run`` runs until cancelled; ``jobs`` and ``schedule`` are the current ones."""
+    """Starts jobs and timers in time. ``run`` runs until cancelled; ``jobs`` and ``schedule`` are the current ones."""
 
     def __init__(
         self, notes: Notes, publish: Publish, look: Callable[[], FoundJobs], clock: Clock, tasks: Tasks

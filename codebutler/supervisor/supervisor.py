@@ -63,7 +63,8 @@ class RepoRow(Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """``async with Supervisor(shared) as supervisor``: leaving the block kills everything that still runs."""
+    """All workers on this machine. ``async with Supervisor(shared) as supervisor``: leaving the block kills everything
+    that still runs."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared

@@ -61,7 +61,7 @@ class DashboardAddress:
 
 
 class WebServer:
-    """``run`` serves until cancelled. ``trouble``: why nothing listens, "" if it does."""
+    """The supervisor's web server; ``run`` serves until cancelled. ``trouble``: why nothing listens, "" if it does."""
 
     def __init__(
         self,

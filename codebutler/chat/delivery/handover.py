@@ -105,7 +105,7 @@ class Uploads:
 
 
 class Handover:
-    """``editor`` has the last word on every text. ``begin`` it before use."""
+    """Hands operations to the chat. ``editor`` sees every text last. Call ``begin`` before use."""
 
     def __init__(
         self,

@@ -40,7 +40,8 @@ log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Leftovers:
-    """``load`` it before use. ``chat`` is the streaming port."""
+    """Knows which threads may hold leftovers, and deletes them. ``load`` it before use. ``chat`` is the streaming
+    port."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ NEARLY = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """``calls`` left at ``at_s``, on the monotonic clock. No calls before ``paused_until_s``."""
+    """A token bucket: ``calls`` left at ``at_s``, on the monotonic clock. No calls before ``paused_until_s``."""
 
     calls: float
     at_s: float

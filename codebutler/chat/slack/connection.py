@@ -80,7 +80,8 @@ class Care:
 
 
 class SlackConnection:
-    """``run`` until ``stop``; it also ends by itself if a retry is pointless, see ``status``.
+    """Receives a workspace's events. ``run`` until ``stop``; it also ends by itself if a retry is pointless, see
+    ``status``.
 
     ``connected`` is set once the first connection is ready.
     """

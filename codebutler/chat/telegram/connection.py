@@ -49,7 +49,8 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class TelegramConnection:
-    """``run`` until ``stop``. ``connected`` is set once Telegram has answered the first poll.
+    """Receives the bot's updates. ``run`` until ``stop``. ``connected`` is set once Telegram has answered the first
+    poll.
 
     ``on_notice`` gets chats that we were added to or removed from, groups without a repository in which
     somebody writes, codes with which somebody opened the private chat, and people who ask for their home.

@@ -28,7 +28,8 @@ _BREAKS = (re.compile(r"\n[ \t]*\n"), re.compile(r"\n"), re.compile(r"[ \t]"))
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """``kind`` is Telegram's word; ``more`` its other fields (``url``, ``language``, ``user``)."""
+    """The formatting of a part of a text. ``kind`` is Telegram's name for it; ``more`` its other fields (``url``,
+    ``language``, ``user``)."""
 
     kind: str
     start: int

@@ -42,7 +42,8 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Presses:
-    """``take`` raises StoreError for a press that could not be stored: it comes again."""
+    """Handles button presses. ``take`` raises StoreError for a press that could not be stored: it is delivered
+    again."""
 
     def __init__(
         self, chat: TelegramChat, sender: Sender, inbox: IncomingEvents, intake: Intake, tasks: Tasks

@@ -1,5 +1,5 @@
 """Telegram in ``codebutler setup``: its bot, who may use it, and the links by which people
-identify themselves. No message is taken away."""
+identify themselves. It does not consume any message."""
 
 from __future__ import annotations
 

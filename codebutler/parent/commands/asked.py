@@ -52,7 +52,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``argument`` is one that the command takes; ``asker`` says who asks, and where."""
+    """A command to run. ``argument`` is valid for it; ``asker`` says who asks, and where."""
 
     resources: Resources
     argument: str

@@ -141,7 +141,8 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feed:
-    """``look`` reads the state; ``clean`` makes text fit to be shown: working links, no secrets."""
+    """The stream of changes for all viewers. ``look`` reads the state; ``clean`` makes text fit to be shown: working
+    links, no secrets."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ LIMITS = ("max_turns", "timeout", "stalled", "auth", "limit", "overloaded")
 """Failures that can be continued once their cause is gone."""
 DROPPED_REASON = "dropped"
 OVERLOAD_PAUSES_S = (30.0, 120.0, 300.0)
-"""After the agent's own retries."""
+"""How long to wait before each new attempt, after the agent's own retries."""
 MOST_PARKINGS = 5
 MOST_OTHERS = 3
 SURVEY_S = 5.0

@@ -90,8 +90,8 @@ def follow(
 
 
 class PullFollower:
-    """``run`` runs until cancelled. ``followed`` is how many are followed now: while the worker sleeps, nobody
-    would."""
+    """Polls the followed pull requests; ``run`` runs until cancelled. ``followed``: how many there are now. They keep
+    the worker awake, since a sleeping one would not poll."""
 
     def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
         self.followed = 0
@@ -189,7 +189,7 @@ async def look(service: Service, row: PullRow, redact: Callable[[str], str]) -> 
 
 
 def _clean(comments: Sequence[PullComment], redact: Callable[[str], str]) -> tuple[PullComment, ...]:
-    """Redacted; what is more than is shown only counts."""
+    """The comments, redacted; those that are not shown count, but without their text."""
     found, shown = [], 0
     for each in comments:
         is_shown = shown < news.COMMENTS_SHOWN and bool(each.text.strip())

@@ -84,7 +84,7 @@ def handled(turn_id: str, request: str) -> Message:
 
 
 def crowded(turn_id: str, most: int) -> Message:
-    """The same with the choice."""
+    """A message above its author's limit, with buttons to run or drop it."""
     return said(
         f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Press **Continue** when there is room.",
         Button("Continue", RETRY_ACTION, turn_id),
