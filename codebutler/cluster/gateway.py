@@ -79,8 +79,7 @@ log = logging.getLogger("codebutler.cluster")
 
 
 class HostWorkers:
-    """The port ``Workers``, over NATS. ``async with HostWorkers(…) as hosts``: leaving the block stops no run on any
-    host."""
+    """The port ``Workers``, over NATS. An async context manager: leaving it stops no run on any host."""
 
     def __init__(self, bus: Bus, authority: Epochs, services: Services, clock: Clock, notes: Notes) -> None:
         self._bus = bus
@@ -152,8 +151,8 @@ class HostWorkers:
             await cancel({remote.task})
 
     def reconfigure(self, repo: RepoSettings, grace_s: float = RESTART_GRACE_S) -> None:  # noqa: ARG002 - as above
-        """The host learns of it at its next beat; if the host is another one now, that one gets all further events.
-        Raises RegistryError."""
+        """The host learns of it at its next beat; if it is another host now, that one gets new events. Raises
+        RegistryError."""
         remote = self._remote(repo.name)
         if self._channels.get(repo.channel_id, remote) is not remote:
             raise RegistryError(f"the channel of {repo.name} belongs to another repository")

@@ -266,7 +266,7 @@ class GatewayJournal(Journal):
                 oldest_s = await self._read(journal_file.oldest_gap)
                 begun_s = begun_s or oldest_s or now_s
                 position_s = max(begun_s, min(oldest_s or now_s, now_s - BACK_S))
-                if not was_refused and not self._refused and self._is_held():  # else a gap must be opened first
+                if not was_refused and not self._refused and self._is_held():  # else a gap is opened first
                     await self._bucket.set(POSITION, str(position_s))
             was_refused = self._refused
             await self._clock.sleep(POSITION_S)
