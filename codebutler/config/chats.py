@@ -214,12 +214,12 @@ class TelegramSection(ChatSection, frozen=True):
 
     @classmethod
     def named(cls, id: ConversationRef | PersonRef) -> int:  # noqa: A002 - a place's or a person's
-        """Raises ValueError if it is no number."""
+        """The ID in the form of a file. Raises ValueError if it is not a number."""
         return int(id.removeprefix(cls.prefix))
 
     @classmethod
     def message_url(cls, channel: ConversationRef, ref: str, home: str) -> str:  # noqa: ARG003 - it is the same for all
-        """Only messages of a supergroup have one."""
+        """As in ``ChatSection``; only messages of a supergroup have an address."""
         group = re.fullmatch(rf"{cls.prefix}-100([0-9]+)", channel)
         number = re.fullmatch("0*([0-9]{1,16})", ref or "1")
         return f"https://t.me/c/{group[1]}/{number[1]}" if group and number else ""

@@ -233,7 +233,7 @@ class Address:
 
 
 def address_in(url: str) -> Address | None:
-    """None for anything else."""
+    """The address that a URL names; None for anything else."""
     for pattern in (_HTTPS, _SSH, _SCP):
         is_fit = url.isprintable() and "::" not in url and ("://" in url) == (pattern is not _SCP)
         if is_fit and (found := pattern.fullmatch(url)):

@@ -42,7 +42,7 @@ Host = Annotated[str, Meta(pattern=HOST)]
 
 
 AgentName = Literal["claude", "kimi", "native", "rehearsal"]
-"""Our own; `commands` adds others."""
+"""The names of our own agents; `commands` adds others."""
 Prefix = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*\Z")]
 ON_LIMIT = r"^(wait|ask|agent [a-z][a-z0-9_-]*)\Z"
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
@@ -362,7 +362,7 @@ class Config(Section, frozen=True):
 
     @property
     def chats(self) -> tuple[ChatSection, ...]:
-        """Its section of each chat."""
+        """Its sections for all chats."""
         return tuple(getattr(self, each.key) for each in SECTIONS)
 
     @property

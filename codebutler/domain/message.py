@@ -100,7 +100,7 @@ def said(markdown: str, *buttons: Button) -> Message:
 
 
 def every_text(value: T, change: Callable[[str], str]) -> T:
-    """The same with every text in it mapped."""
+    """The same value, with ``change`` applied to every text in it."""
     changed: T = _changed(value, change)
     return changed
 

@@ -52,7 +52,7 @@ class Word:
 
     @property
     def about(self) -> str:
-        """The rest of its description."""
+        """Its description, beyond the first line."""
         also = f"Also {', '.join(f'`!{alias}`' for alias in self.aliases)}." if self.aliases else ""
         return f"{self.more} {also}".strip()
 

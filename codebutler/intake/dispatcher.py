@@ -86,7 +86,7 @@ class HeldBack:
             self.release(channel)
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """In a held channel, only messages wait."""
+        """Keep messages of a held channel, and pass everything else on."""
         held = self._held.get(entry.channel)
         if held is not None and (order := _order(entry.event)) is not None:
             held.append((order, entry, go_on))
@@ -125,7 +125,7 @@ class AuditFirst:
         self.trouble = ""
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """An event that would start a turn waits for its audit line, and everything after it waits, too."""
+        """Keep an event that would start a turn until its audit line is written, and everything after it, too."""
         passes = self.trouble and isinstance(entry.request, Command)
         if not passes and (self._waiting or isinstance(entry.request, Prompt)):
             self._waiting.append((entry, go_on))

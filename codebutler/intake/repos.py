@@ -61,7 +61,7 @@ class Repo:
 
 @dataclass(frozen=True)
 class Served:
-    """One repository that can be served."""
+    """A registered repository that can be served, with its configuration."""
 
     entry: RepoEntry
     config: Config
@@ -75,7 +75,7 @@ class Served:
 
     @property
     def repo(self) -> Repo:
-        """As the intake sees it."""
+        """The repository as the intake sees it."""
         return Repo(self.entry.name, self.config)
 
     @property
@@ -194,7 +194,7 @@ class Repos:
         return self._by_channel
 
     def listened(self, chat: ChatName) -> dict[ConversationRef, Repo]:
-        """The same for one chat, with each of its direct conversations."""
+        """Channel ID to repository for one chat, including each of its direct conversations."""
         everywhere = {**self._by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
         return {channel: repo for channel, repo in everywhere.items() if chat_of(channel) == chat}
 

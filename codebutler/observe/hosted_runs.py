@@ -97,7 +97,7 @@ class HostedRuns:
         return self._do(lambda connection: _read(connection, repo, during, programs=programs))
 
     def close(self) -> None:
-        """Afterwards it cannot be used."""
+        """Close the file; the object cannot be used any more."""
         with self._lock:
             self._connection.close()
 

@@ -51,7 +51,7 @@ class Period:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Both moments, as stores write them."""
+        """Its start and end, as stores write moments."""
         return begin_of(self.first, self.zone), begin_of(self.until, self.zone)
 
     @property

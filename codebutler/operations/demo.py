@@ -46,7 +46,7 @@ REAL = (
     Suggestion(shows="Find a problem", text="Find one bug or weakness, and explain it."),
     Suggestion(shows="Make a change", text="Improve the README and show me the diff."),
 )
-"""For an agent with a model."""
+"""Suggestions for an agent with a model."""
 # *Commit* works on a machine where git knows nobody yet.
 NAME, ADDRESS = "CodeButler demo", "demo@localhost"
 TMP = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it

@@ -77,7 +77,7 @@ class AppHome:
         self._unkept = False
 
     def opened(self, user: PersonRef) -> None:
-        """Somebody opened our home."""
+        """Publish the page of a person who opened it."""
         self._readers = [user, *(each for each in self._readers if each != user)][:MAX_READERS]
         self._shown.pop(user, None)
         self._due.add(user)
@@ -90,7 +90,7 @@ class AppHome:
         self.opened(user)
 
     def changed(self) -> None:
-        """Something that homes show has changed."""
+        """Publish all pages again: something that they show has changed."""
         self._due.update(self._readers)
         self._news.set()
 

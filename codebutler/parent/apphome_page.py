@@ -59,7 +59,7 @@ class RepoCard:
 
 
 def stranger(key: str) -> list[Section]:
-    """For somebody who may use nothing here."""
+    """The page of a person who may use nothing here."""
     what_to_do = f"Its owner can add your user ID to `{key}`."
     return [Section(f"You are not authorized to use CodeButler here. {what_to_do}")]
 

@@ -239,7 +239,7 @@ class FreshCheckout:
 
 
 class Run:
-    """A running git, its last message, and its progress."""
+    """A running git, its output, and its progress."""
 
     def __init__(self, process: Process, said: IO[bytes]) -> None:
         self._process = process
@@ -248,14 +248,14 @@ class Run:
 
     @property
     def said(self) -> str:
-        """Wait until it exits."""
+        """The end of its output so far."""
         fd = self._said.fileno()
         start = max(0, os.fstat(fd).st_size - SAID_BYTES)
         return os.pread(fd, SAID_BYTES, start).decode(errors="replace")
 
     @property
     def progress(self) -> str:
-        """Its last message; "" if there is none."""
+        """Its last progress message; "" if there is none."""
         found = [*_PROGRESS.finditer(self.said)]
         return found[-1][0].lower() if found else ""
 

@@ -234,7 +234,7 @@ def chosen(card: MessageRef, name: str) -> Update:
 
 
 def down(name: str) -> str:
-    """For a repository whose worker keeps failing."""
+    """The answer for a repository whose worker keeps failing."""
     return (
         f"⚠️ **{plain(name)}** cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
         "why. What you write is kept and answered later."
@@ -242,14 +242,14 @@ def down(name: str) -> str:
 
 
 def unknown(name: str) -> str:
-    """For a command that no repository knows."""
+    """The answer to a command that does not exist."""
     near = nearest(name)
     hint = f" Did you mean `!{near}`?" if near else " `help` lists the commands."
     return f"Unknown command {code(f'!{name[:40]}')}.{hint}"
 
 
 def no_slash() -> str:
-    """For a slash command about one repository."""
+    """The answer to a slash command that needs one repository."""
     return (
         f"Here `{SLASH}` supports {', '.join(f'`{name}`' for name in DIRECT)}. For one repository write `!word` as a "
         f"message, or `{SLASH} word` in its channel."

@@ -64,7 +64,7 @@ class OpenedChat:
 
     @classmethod
     def of(cls, platform: Platform, parts: Parts) -> OpenedChat:
-        """Calls nothing yet."""
+        """The chat of a platform; calls nothing yet."""
         journal = parts.journal
         notes = journal if platform.has_plain_notes else OwnNotes(journal, platform.name)
         opening = Opening(
@@ -73,7 +73,7 @@ class OpenedChat:
         return cls(platform=platform, integration=platform.open(opening), notes=notes)
 
     def connected(self, parts: Parts, outbound: Outbound, inbound: Inbound) -> ConnectedChat:
-        """With the source of its events."""
+        """The chat with its connection, the source of its events."""
         name = self.platform.name
         return self.integration.connect(
             Host(
@@ -149,7 +149,7 @@ class ChatConnections:
 
     @property
     def names(self) -> tuple[ChatName, ...]:
-        """Of the chats, in order."""
+        """The names of the chats, in order."""
         return tuple(each.name for each in self)
 
     def trouble(self, chat: ConnectedChat) -> str:

@@ -89,7 +89,7 @@ class LatestTurns:
 
     @property
     def by_repo(self) -> Mapping[str, tuple[TurnNote, ...]]:
-        """Those of every repository."""
+        """The newest turns of every repository."""
         return self._turns
 
     def tell(self, repo: str, turns: tuple[TurnNote, ...]) -> None:
@@ -108,7 +108,7 @@ class LatestTurns:
         )
 
     async def restore(self) -> None:
-        """Raises StoreError, msgspec.DecodeError."""
+        """Read the turns that an earlier supervisor stored. Raises StoreError, msgspec.DecodeError."""
         kept = await self._notes.note(NOTE)
         self._turns = {
             **msgspec.json.decode(kept or "{}", type=dict[str, tuple[TurnNote, ...]]),
@@ -116,7 +116,7 @@ class LatestTurns:
         }
 
     async def keep(self) -> None:
-        """Stored for the next supervisor. Raises StoreError."""
+        """Store the turns for the next supervisor. Raises StoreError."""
         if self._unkept:
             self._unkept = False
             await self._notes.keep_note(NOTE, msgspec.json.encode(self._turns).decode())
@@ -161,7 +161,7 @@ class Reloads:
         await done
 
     async def serve(self, reload: Callable[[], Awaitable[object]]) -> None:
-        """Until cancelled."""
+        """Carry out requests for a reload, until cancelled."""
         while True:
             done = await self._asked.get()
             try:

@@ -36,7 +36,7 @@ class RepoHosts(Struct, frozen=True, kw_only=True):
         return bool(self.to or self.left)
 
     def moved(self, old: str) -> RepoHosts:
-        """It has left ``old``."""
+        """The note once the repository has left ``old``."""
         before = (*(each for each in self.before if each not in (old, self.to)), old)
         return replace(self, host=self.to, before=before, to="", left=old)
 

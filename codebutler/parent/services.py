@@ -142,7 +142,7 @@ class ParentServices:
                     await told(f"{repo.name}/{job}", key)
 
     def runs_known(self, repo: RepoSettings) -> str | None:
-        """As the ledger has them."""
+        """When the latest run ended that the ledger has of this repository; see ``Services``."""
         hosted = self._parts.hosted_runs
         return hosted.known(host_in(repo.path), repo.name) if hosted is not None else None
 

@@ -87,7 +87,7 @@ class Spending:
         self.changed.tell()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read reported changes and new days, until cancelled."""
         while True:
             await wait_for(self._clock, self._news, min(map(self._rest_s, self._due), default=LOOK_AGAIN_S))
             self._news.clear()

@@ -65,7 +65,7 @@ class TotalSums:
         self._day = self._month = NONE
 
     def changed(self) -> None:
-        """Something was used."""
+        """Something was used: the sums must be made again."""
         self._made_at = None
 
     @property

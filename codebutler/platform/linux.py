@@ -161,7 +161,7 @@ class Linux:
         return Systemd(service, env, run), unit_text(service)
 
     def keychain_has(self, service: str) -> bool:
-        """Programs keep their logins in files here."""
+        """Never: on Linux programs keep their logins in files."""
         return False
 
 

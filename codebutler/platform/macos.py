@@ -46,7 +46,7 @@ UNTRIED = (
 
 
 class ListedProcess:
-    """A line of PS."""
+    """A line of the output of PS."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.pid, self.parent, self.zombie = int(words[0]), int(words[1]), words[2].startswith("Z")
@@ -110,7 +110,7 @@ class MacOS:
         return {pid: ProcessUse(table[pid].memory_bytes, _below(table, pid)) for pid in pids if pid in table}
 
     def carrying(self, variable: str) -> dict[int, tuple[str, str]]:
-        """The system does not show environments."""
+        """Nothing: the system does not show environments."""
         return {}
 
     def at_terminal(self, program: str) -> list[Path]:

@@ -15,16 +15,16 @@ from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.protocol.messages import LiveKind
 
 NO_CARD = MessageRef("0.0")
-"""Before any card's ref."""
+"""Sorts before every card's ref."""
 SaidKind = Literal["text", "progress", "card"]
 
 
 class _Request(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """From a command."""
+    """A request of a command."""
 
 
 class StatusRequest(_Request, frozen=True, tag="status"):
-    """What is running?"""
+    """Asks for the status."""
 
 
 class StopRequest(_Request, frozen=True, tag="stop"):
@@ -58,7 +58,7 @@ class JobsRequest(_Request, frozen=True, tag="jobs"):
 
 
 class DashboardRequest(_Request, frozen=True, tag="dashboard"):
-    """A link that opens the dashboard."""
+    """Asks for a link that opens the dashboard."""
 
 
 class ChatRequest(_Request, frozen=True, tag="chat"):
@@ -87,7 +87,7 @@ class Press(_Request, frozen=True, tag="press"):
 
 
 class _Reply(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """From the supervisor."""
+    """A reply of the supervisor."""
 
 
 class StatusReply(_Reply, frozen=True, tag="status"):

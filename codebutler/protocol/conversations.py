@@ -29,7 +29,7 @@ _Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class _Message(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """Between the parent and a worker."""
+    """A message between the parent and a worker."""
 
     request_id: _ID
 

@@ -41,7 +41,7 @@ LogTag = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 
 
 class _ToWorker(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """From the parent."""
+    """A message from the parent to a worker."""
 
 
 class TotalUse(_ToWorker, frozen=True, tag="total_use"):
@@ -140,7 +140,7 @@ class Shutdown(_ToWorker, frozen=True, tag="shutdown"):
 
 
 class _ToParent(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """From a worker."""
+    """A message from a worker to the parent."""
 
 
 class Hello(_ToParent, frozen=True, tag="hello"):
@@ -357,10 +357,10 @@ def ok(area: str, subject: str, text: str) -> Finding:
 
 
 def warn(area: str, subject: str, text: str) -> Finding:
-    """It works, and somebody should know."""
+    """It works, but a person should know about it."""
     return Finding(area=area, subject=subject, level="warn", text=text)
 
 
 def fail(area: str, subject: str, text: str) -> Finding:
-    """It does not work until something is done."""
+    """It does not work until a person does something."""
     return Finding(area=area, subject=subject, level="FAIL", text=text)

@@ -53,12 +53,12 @@ def _too_large(length: int, limit: int) -> FrameTooLargeError:
 
 
 def to_worker_codec() -> Codec[ToWorker]:
-    """What a worker reads."""
+    """The codec for the messages that a worker reads."""
     return Codec(ToWorker, max_frame_bytes=MAX_DELIVERED_BYTES)
 
 
 def to_parent_codec() -> Codec[ToParent]:
-    """What the parent reads."""
+    """The codec for the messages that the parent reads."""
     return Codec(ToParent, max_sent_bytes=MAX_DELIVERED_BYTES)
 
 

@@ -330,7 +330,7 @@ class Fetches:
         request_id = message.request_id
 
         async def take(piece: bytes) -> None:
-            """No faster than the process reads."""
+            """Send a piece, no faster than the process reads."""
             self._send(FileChunk(request_id=request_id, data=piece))
             await self._drain()
 

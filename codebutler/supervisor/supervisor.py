@@ -179,11 +179,11 @@ class Supervisor:
         return await asyncio.to_thread(_with_processes, self.rows())
 
     async def cluster(self) -> None:
-        """There is none: everything is on this machine."""
+        """None: everything is on this machine."""
 
     @property
     def mover(self) -> None:
-        """None, for the same reason."""
+        """None: a single machine has no other to move to."""
 
     @property
     def outbox_pending(self) -> int:

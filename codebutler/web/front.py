@@ -218,7 +218,7 @@ class Hooks:
         return len(recent) < most
 
     def app(self) -> ASGIApp:
-        """Mounted at ``/hooks``."""
+        """The application that is mounted at ``/hooks``."""
         from starlette.applications import Starlette
         from starlette.requests import Request
         from starlette.responses import PlainTextResponse, Response

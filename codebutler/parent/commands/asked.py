@@ -118,7 +118,7 @@ class ParentCommands:
         self._repo_of = repo_of
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """No worker sees the parent's commands."""
+        """Answer the parent's commands, and pass everything else on."""
         event, request = entry.event, entry.request
         if isinstance(request, Command) and isinstance(event, MessagePosted | SlashCommand):
             word, repo = WORDS.get(request.name), self._repo_of(entry.channel)

@@ -30,7 +30,7 @@ Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
 
 
 class _Act(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """In a repository."""
+    """An act in a repository."""
 
     repo: Name
 

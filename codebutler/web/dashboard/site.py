@@ -114,7 +114,7 @@ class _Endpoints:
         return served
 
     async def ledger_drawn(self, request: Request) -> Response:
-        """Its contents; needs the key."""
+        """The contents of the page of costs; needs the key."""
         if not await self._is_admitted(request):
             return _refusal(REFUSED, 401)
         given = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
@@ -210,7 +210,7 @@ class _Endpoints:
 
 
 def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
-    """Routes and guard."""
+    """The application: routes behind the guard."""
     static = Path(str(resources.files("codebutler.web.dashboard") / "static"))
     endpoints = _Endpoints(feed, pages, keys, static)
     inner = Starlette(

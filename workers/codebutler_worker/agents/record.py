@@ -119,7 +119,7 @@ class SessionLogs:
 
     @classmethod
     def of(cls, settings: RepoSettings) -> Self:
-        """With the limits of the configuration."""
+        """The logs, with the limits of the configuration."""
         config = settings.config
         return cls(Path(settings.path), config.logs.retention_days, config.sandbox.file_size_gb * 2**30)
 

@@ -48,7 +48,7 @@ from codebutler_worker.agents.running import Waits, following
 from codebutler_worker.tools.repair import as_json
 
 NOTHING = "(done)"
-"""Some services refuse an empty result."""
+"""Stands for an empty result, which some services refuse."""
 NOT_DONE = "(not done: the turn ended before)"
 MOST_ATTEMPTS = 5
 """How often room is made for one request; each time the target is halved."""
