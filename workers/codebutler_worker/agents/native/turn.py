@@ -69,7 +69,7 @@ class Thinker:
 
 
 class NativeTurn:
-    """One turn: call ``events`` once. Afterwards ``progress`` and ``exit`` say how it went."""
+    """One turn: call ``events`` once. Afterwards ``progress`` and ``leave`` say how it went."""
 
     def __init__(
         self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: LoopLimits
