@@ -30,11 +30,11 @@ SAFE = 3
 
 
 class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """``name``: the host's, or ``gateway``. ``credential``: the signed claims that identify us to the servers.
-    ``seed``: the private key for them, which stays here. ``ca``: the certificate that signed the servers' certificates;
-    "" = the system's authorities. ``client_certificate``, ``client_key``: files, if the servers require a client
-    certificate. ``replicas``: on how many servers everything is kept; 0 = on three, or on one if there are fewer than
-    three."""
+    """What a member of the cluster needs. ``name``: the host's, or ``gateway``. ``credential``: the signed claims that
+    identify us to the servers. ``seed``: the private key for them, which stays here. ``ca``: the certificate that
+    signed the servers' certificates; "" = the system's authorities. ``client_certificate``, ``client_key``: files, if
+    the servers require a client certificate. ``replicas``: on how many servers everything is kept; 0 = on three, or on
+    one if there are fewer than three."""
 
     servers: Annotated[tuple[str, ...], Meta(min_length=1)]
     name: str = GATEWAY

@@ -97,7 +97,7 @@ class HostMoves:
 
     async def _taken_over(self, name: str, old: str) -> int:
         """Move the untaken events to the new host. The old host takes none once it knows that the repository is no
-        longer its own; a silent host is fenced first, so it takes none however late it wakes."""
+        longer its own. Nor does a silent host, whose lease has ended: it is fenced, however late it wakes."""
         while not self._has_let_go(name, old):
             await self._clock.sleep(LOOK_S)
         remote = self._remote(name)

@@ -201,14 +201,14 @@ class ForgeSection(Section, frozen=True):
 
 
 class MemorySection(Section, frozen=True):
-    """``review``: what is learned from a conversation is kept at once, after a person's approval (``ask``),
+    """The memory. ``review``: facts learned from a conversation are kept at once, after a person's approval (``ask``),
     or not at all."""
 
     review: Literal["auto", "ask", "off"] = "auto"
 
 
 class SkillsSection(Section, frozen=True):
-    """``disabled``: names of skills that no agent gets."""
+    """The skills. ``disabled``: names of skills that no agent gets."""
 
     disabled: tuple[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")], ...] = ()
 
@@ -307,9 +307,9 @@ class AuthorizationSection(Section, frozen=True):
 
 
 class ApprovalsSection(Section, frozen=True):
-    """``quorum``: how many different people have to allow a call that fits a pattern (some words of it);
-    the person who asked for it counts only with ``requester_votes``. ``operator``: the chat user at this machine's
-    terminal, "" = unknown. ``expiry_minutes``: an undecided call is refused after this long, 0 = never."""
+    """Who decides about calls. ``quorum``: how many different people have to allow a call that fits a pattern (some
+    words of it); the person who asked for it counts only with ``requester_votes``. ``operator``: the chat user at this
+    machine's terminal, "" = unknown. ``expiry_minutes``: an undecided call is refused after this long, 0 = never."""
 
     quorum: dict[Named, Annotated[int, Meta(ge=1, le=100)]] = field(default_factory=dict)
     requester_votes: bool = False

@@ -1,7 +1,7 @@
 """Messages by meaning: text, buttons, choices and cards. Each chat decides how they look.
 
-Text is Markdown (see ``codebutler.text.markup``). Imports nothing of ours. Both processes and the chats know
-buttons by their ``action_id``: these are part of the contract.
+Text is Markdown (see ``codebutler.text.markup``). Of our own modules, it imports only ``refs``. Both processes and the
+chats know buttons by their ``action_id``: these are part of the contract.
 """
 
 from __future__ import annotations

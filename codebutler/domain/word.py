@@ -1,4 +1,4 @@
-"""An entry in the table of commands. Pure, and imports nothing of ours."""
+"""An entry in the table of commands. Pure; imports none of our modules."""
 
 from __future__ import annotations
 

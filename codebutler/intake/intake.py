@@ -73,7 +73,8 @@ class Threads:
 
 class Intake:
     """Accepts events; one per parent. ``repos`` maps channel ID to repository and may change while we run. Messages
-    written before this object was made count as written while we were away. ``dispatch`` passes accepted events on."""
+    written before this object was created count as written while we were away. ``dispatch`` passes accepted events
+    on."""
 
     def __init__(
         self,

@@ -16,8 +16,8 @@ READ_BYTES = 64 * 2**10
 
 
 class NameEvent(NamedTuple):
-    """``gone``: the name, or the whole directory, no longer exists. ``unsure``: anything may have happened, in any
-    directory. ``whole``: the directory itself is no longer watched."""
+    """A change. ``gone``: the name, or the whole directory, no longer exists. ``unsure``: anything may have happened,
+    in any directory. ``whole``: the directory itself is no longer watched."""
 
     directory: Path | None
     name: str

@@ -43,7 +43,7 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """``type`` is lower case, "" if none is given; ``body`` is stripped."""
+    """An envelope. ``type`` is lower case, "" if none is given; ``body`` is stripped."""
 
     type: str
     body: str

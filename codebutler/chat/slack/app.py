@@ -122,8 +122,8 @@ TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenFacts:
-    """``scopes`` is None if the server lists none. ``ahead_s``: how far our clock is ahead of Slack's (to about a
-    second), None if unknown."""
+    """What Slack says about a token. ``scopes`` is None if the server lists none. ``ahead_s``: how far our clock is
+    ahead of Slack's (to about a second), None if unknown."""
 
     team: str
     user_id: PersonRef

@@ -49,7 +49,7 @@ State = Literal["connecting", "connected", "reconnecting", "auth_failed", "stopp
 
 @dataclass(frozen=True, slots=True)
 class PollStatus:
-    """``last_event_age_s``: since Telegram last answered a poll, None before the first answer.
+    """The poller's state. ``last_event_age_s``: since Telegram last answered a poll, None before the first answer.
     ``reconnects``: how often it answered again after a failure. ``ignored``: updates not for us,
     ``unreadable``: of an unknown shape."""
 

@@ -225,8 +225,8 @@ Pressable = tuple[str, str]
 
 
 class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
-    """``message``: the number of its message, 0 while unknown. ``is_home``: it is on somebody's home, and its
-    value names the place of what it decides."""
+    """What a button does. ``message``: the number of its message, 0 while unknown. ``is_home``: it is on somebody's
+    home, and its value names the place of what it decides."""
 
     chat: int
     action: str

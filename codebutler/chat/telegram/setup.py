@@ -75,7 +75,7 @@ async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
 
 
 class TelegramWizard:
-    """``telegram`` is what is known so far; ``save`` stores an answer."""
+    """Asks the questions. ``telegram``: the answers so far; ``save`` stores an answer."""
 
     def __init__(self, terminal: Prompter, telegram: TelegramSection, save: Callable[[Given], None]) -> None:
         self.telegram = telegram

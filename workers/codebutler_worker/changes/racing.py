@@ -44,9 +44,9 @@ class Checked(Struct, frozen=True, omit_defaults=True):
 
 
 class Race(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``key`` names it. ``agents``: those that a person named or, once it runs, all of them. ``checked``: the results
-    for the first of them so far; ``is_cut_short``: a person has stopped the checks. ``picked``: the number of the agent
-    that ``by`` has picked; ``verdict``: what the card says about that."""
+    """A race and its progress. ``key`` names it. ``agents``: those that a person named or, once it runs, all of them.
+    ``checked``: the results for the first of them so far; ``is_cut_short``: a person has stopped the checks.
+    ``picked``: the number of the agent that ``by`` has picked; ``verdict``: what the card says about that."""
 
     key: str
     task: str
