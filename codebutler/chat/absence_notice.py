@@ -28,7 +28,7 @@ from codebutler.intake.records import Notes
 from codebutler.platform.tasks import beside, cancel
 
 ABSENCE, ALIVE = "absence", "alive"
-# How exactly the start of an absence is known after a crash.
+# How often the last moment online is stored: after a crash, the start of an absence is known this exactly.
 PULSE_S = 30.0
 # Workers report interrupted turns right after their start.
 SETTLE_S = 5.0
@@ -48,7 +48,8 @@ class ToldChannels:
 
 
 class AbsenceNotice:
-    """``lost`` when nobody listens any more, ``back`` when somebody does; ``run`` does the rest.
+    """Announces absences: call ``lost`` when no connection delivers events any more, ``back`` when one does; ``run``
+    does the rest.
 
     ``channels`` are those that may be told; ``is_busy``: missed messages are still being fetched, or a worker
     is still starting. ``notes``: where it is stored.
@@ -81,15 +82,15 @@ class AbsenceNotice:
         self._back = asyncio.Event()
 
     def lost(self) -> None:
-        """Nobody listens: since the last heartbeat, which is long ago if the machine slept, and not if
-        somebody set the clock."""
+        """No connection delivers events, since the last heartbeat: that is long ago if the machine slept, but not if
+        only the clock was set."""
         self._listening, self._open = False, True
         if self._away_since is None:
             silent_s = 0.0 if self._alive_s is None else self._clock.boottime() - self._alive_s
             self._away_since = self._clock.now() - timedelta(seconds=silent_s)
 
     def back(self) -> None:
-        """Somebody listens again."""
+        """A connection delivers events again."""
         self._listening = True
         self._back_at = self._clock.now()
         self._back.set()

@@ -2,7 +2,7 @@
 channel belongs to.
 
 A status line under a thread shows what is being done there, best effort and unrecorded. A chat that has no such line,
-or refuses it, shows none: the progress message says it too.
+or refuses it, shows none: the progress message says the same.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ChatConnection(Protocol):
 
     @property
     def connected(self) -> asyncio.Event:
-        """Set permanently."""
+        """Set once, and never cleared."""
 
     @property
     def status(self) -> ConnectionStatus:
@@ -146,7 +146,7 @@ class Chats:
 MOST_QUOTED = 50
 THREAD_PAGES = 5
 QUOTED_CHARS = 4_000
-"""Of one message."""
+"""How much of one message is quoted, in characters."""
 PACE_S = 0.2
 """The minimum between two calls."""
 MAX_WAITING = 500

@@ -51,11 +51,11 @@ _FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:Done|\d+s|\d+m\d\ds|\d
 
 
 class Listener:
-    """Somebody at this machine who follows one thread; ``thread`` is None until something is said. All that they are
-    to be shown is in ``replies``, in order, without secrets.
+    """Somebody at this machine who follows one thread; ``thread`` is None until something is said. ``replies`` holds
+    everything to show them, in order, without secrets.
 
-    It remembers what it has shown: a card stays a card, and what was not progress stays that. ``called``: a user's
-    name.
+    It remembers what it has shown: a card stays a card, and a message that was not progress never becomes progress.
+    ``called``: a user's name.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Listener:
         self._kinds: dict[MessageRef, SaidKind] = {}
 
     def await_outcome(self, ref: MessageRef) -> None:
-        """The message ``ref`` of the thread is the operator's: its outcome is to be told."""
+        """The message ``ref`` of the thread is the operator's: report its outcome."""
         self._awaited.add(ref)
 
     async def answers(self) -> AsyncIterator[Said | Done]:
@@ -89,7 +89,7 @@ class Listener:
                     return
 
     def tell(self, operation: Operation, ref: MessageRef) -> None:
-        """An operation took effect in the channel; ``ref`` is the message's where it made one."""
+        """An operation took effect in the channel; ``ref``: of the message, if it made one."""
         match operation:
             case Post(thread=thread) if thread == self.thread:
                 self.replies.put_nowait(self._message(ref, operation))
@@ -151,7 +151,7 @@ class Listeners:
 
     @contextmanager
     def added(self, channel: ConversationRef, thread: MessageRef | None) -> Iterator[Listener]:
-        """Somebody who follows the thread while the context lives."""
+        """A new follower of the thread, until the context ends."""
         listener = Listener(channel, thread, called=self._called, redact=self._redact)
         self._listening.append(listener)
         try:

@@ -47,7 +47,7 @@ LookUpPerson = Callable[[PersonRef], Awaitable[Person]]
 
 
 class People:
-    """``run`` runs until cancelled; everything else returns at once."""
+    """Knows people's names. ``run`` runs until cancelled; everything else returns at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

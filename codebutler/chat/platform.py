@@ -66,7 +66,7 @@ class Prompter(Protocol):
         """Print a line beside the command's output."""
 
     def warn(self, line: str) -> None:
-        """Print a warning; the command goes on."""
+        """Print a warning; the command continues."""
 
     async def ask(self, question: str, default: str = "") -> str:
         """Read a line, ``default`` if it is empty. Raises EOFError when the input ends."""
@@ -130,7 +130,7 @@ class PersonalPages(Protocol):
     """Each person's home page in the chat, with what needs them."""
 
     def opened(self, user: PersonRef) -> None:
-        """Somebody opens theirs."""
+        """Somebody opens their page."""
 
     def not_served(self, user: PersonRef) -> None:
         """Somebody pressed a button there that is out of date."""
@@ -202,10 +202,10 @@ class Integration(Protocol):
 
 
 class Platform(ABC):
-    """``section`` is its part of the configuration. ``setup_options`` and ``place_options`` are its options for
-    `setup` and `add-repo`; ``needed_place`` is the option that `add-repo` requires. ``finds_people``: it finds people
-    by more than their IDs. ``has_plain_notes``: its journal notes carry no name, because they are older than the
-    other chats."""
+    """A chat platform. ``section`` is its part of the configuration. ``setup_options`` and ``place_options`` are its
+    options for `setup` and `add-repo`; ``needed_place`` is the option that `add-repo` requires. ``finds_people``: it
+    finds people by more than their IDs. ``has_plain_notes``: its journal notes carry no name, because they are older
+    than the other chats."""
 
     section: type[ChatSection]
     setup_options: tuple[Option, ...] = ()

@@ -168,7 +168,7 @@ CLOSED = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``per_minute`` calls on average, ``burst`` of them at once."""
+    """A rate limit: ``per_minute`` calls on average, ``burst`` of them at once."""
 
     per_minute: float
     burst: int

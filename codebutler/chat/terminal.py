@@ -53,7 +53,7 @@ class Speaker:
         self._clock = clock
 
     def trouble(self, served: Served) -> str:
-        """Why nothing can be posted in the repository's channel now."""
+        """Why nothing can be posted in the repository's channel now; "" if it can."""
         return self._chats.trouble(served.channel_id) or f"{chat_of(served.channel_id)} does not answer"
 
     async def post(self, served: Served, text: str, thread: MessageRef | None) -> MessageRef:

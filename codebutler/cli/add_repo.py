@@ -87,7 +87,7 @@ def run(
 
 
 def _add_of_host(registry: Registry, path: str, name: str, given: Mapping[Platform, Given]) -> None:
-    """At a gateway: a repository of a host, which registers it itself, too."""
+    """At a gateway: register a repository of a host, which has to register it, too."""
     host, _, named = path.partition(":")
     entry = RepoEntry(name=name or named, path=f"{host}:{name or named}")
     if not HOST_NAME.fullmatch(host):
@@ -123,7 +123,8 @@ def _refuse_several(given: Mapping[Platform, Given]) -> None:
 
 
 def _refuse_unknown_agent(name: str, layer: dict[str, Any]) -> None:
-    """Of the agents that `commands` adds, those of the repository's own file count from now on."""
+    """Raises CodeButlerError for an unknown agent. Agents that the repository's own file adds in `commands` count from
+    now on."""
     config, own = in_force().config, check_layer(layer, CONFIG_NAME).commands
     if name and (fault := agent_fault(replace(config, commands=(*config.commands, *own)), name)):
         raise typer.BadParameter(f"--agent: {fault}")
@@ -153,7 +154,7 @@ def _chosen(
 
 
 def _which(chats: Sequence[ChatName]) -> ChatName:
-    """The chat that somebody at a terminal wants; the first where nobody can be asked."""
+    """The chat that the person at the terminal chooses; the first one if nobody can be asked."""
     if len(chats) == 1 or not is_interactive():
         return chats[0]
     named = {each.lower(): each for each in chats}

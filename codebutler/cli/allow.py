@@ -71,7 +71,7 @@ def deny(
 
 
 def _by_chat(users: list[str]) -> dict[Platform, list[str]]:
-    """Whom to look for in which chat: a name in the first chat with names."""
+    """Which people to look for in which chat; names belong to the first chat that has names."""
     known = platforms()
     by_name = next(each for each in known if each.finds_people)
     found: dict[Platform, list[str]] = {}

@@ -112,7 +112,8 @@ def set_(
 
 
 def _refuse_unknown_agent(key: str, name: str, repo: str) -> None:
-    """Files, the environment and trust decide together which there are besides our own."""
+    """Raises ConfigError for an unknown agent. Files, the environment and trust together decide which agents exist
+    besides our own."""
     if fault := agent_fault(in_force(repository(repo) if repo else None).config, name):
         raise ConfigError(f"{key}: {fault}")
 

@@ -172,7 +172,7 @@ async def _examine(*, live: bool, shown: bool) -> tuple[list[Finding], list[Agen
 
 
 async def _cluster() -> AsyncIterator[Finding]:
-    """What is found of the cluster that this home belongs to, if any."""
+    """The findings about the cluster that this home belongs to, if any."""
     if not (home().root / NAME).exists():
         return
     try:

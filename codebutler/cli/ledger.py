@@ -27,8 +27,8 @@ from codebutler.text.amounts import amount, thousands
 
 DEFAULT = "30d"
 _FORMULA = re.compile(r"(?:^|(?<=[;,|\t\r\n]))(?=[\s\"'\0]*[=+\-@＝＋－＠%])|^(?=[\t\r\n])")
-"""Where a spreadsheet would run what follows: at a cell's beginning, and where a cell begins for one that takes another
-sign for the separator, as many do by their language."""
+"""Positions after which a spreadsheet would run a formula: the beginning of a cell, also for spreadsheets that use
+another separator, as many do depending on their language."""
 HEADER = (
     "STARTED",
     "REPO",
@@ -74,7 +74,7 @@ def ledger(
 
 
 def _period(since: str, until: str) -> Period:
-    """Days as budgets count them."""
+    """The period, in days as budgets count them."""
     try:
         return period(since, until, SystemClock().now(), zone_of(in_force().config.budget.timezone))
     except ValueError as error:
@@ -82,7 +82,7 @@ def _period(since: str, until: str) -> Period:
 
 
 def _read(during: Period, name: str) -> list[LedgerRow]:
-    """A store that cannot be read does not hide the others."""
+    """The rows. A store that cannot be read is reported, and the others are still shown."""
     entries = Registry(home()).load()
     chosen = (find(entries, name),) if name else entries
     found: list[LedgerRow] = []

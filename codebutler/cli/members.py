@@ -150,7 +150,7 @@ def remove(host: Annotated[str, HOST]) -> None:
 
 
 async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
-    """What waited for it, and whether the channels were told."""
+    """The lines about what was dropped, and whether the channels were notified."""
     from codebutler.cluster.accounts import PATIENCE_S, HostAccounts
     from codebutler.cluster.authority import read_authority
     from codebutler.cluster.bus import Bus

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BULLET = "•"
-# Prefixes of tokens and keys: the chats', then those of services.
+# Prefixes of tokens and keys: first those of the chats, then those of services.
 SECRET = re.compile(rf"\s*({'|'.join(start for each in SECTIONS for start in each.token_starts)}|sk-)")
 LONG_ENOUGH = 20
 """Minimum length of a secret to show its last four characters."""

@@ -47,7 +47,7 @@ def repos(
 
 
 def _channel_of(entry: RepoEntry) -> str:
-    """As people read it; its ID if the repository's configuration cannot be read."""
+    """The channel's name for people; its ID if the repository's configuration cannot be read."""
     with suppress(ConfigError):
         return in_force(entry).config.chat.place_shown or "-"
     return entry.channel_id or "-"

@@ -1,1 +1,1 @@
-"""One gateway and many hosts: the seam between the parent and its workers, over NATS JetStream."""
+"""One gateway and many hosts: the parent and its workers on different machines, connected by NATS JetStream."""

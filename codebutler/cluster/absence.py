@@ -1,6 +1,7 @@
-"""What people are told of a host that is away: ⏳ on their message, a line in its thread, and the end of both.
+"""Notices about a host that is away: ⏳ on each waiting message and a line in its thread; both are settled when it is
+back.
 
-What was told is noted first, so that it is settled when the host is back, whichever gateway leads then.
+Each notice is noted before it is posted, so that the gateway that leads when the host is back can settle it.
 """
 
 from __future__ import annotations
@@ -41,19 +42,20 @@ from codebutler.text.markup import plain
 
 LOOK_S = 1.0
 PATIENCE_S = 5.0
-"""A host that restarts is not away."""
+"""A shorter silence is not announced: the host may only be restarting."""
 TAKEN_S = 4.0
-"""An event that was sent this long before its host was heard has been taken, as a rule."""
+"""An event that was sent this long before its host was last heard from has normally been taken."""
 MOST_MARKS = 200
-"""For each repository: chats allow few reactions a minute."""
+"""The limit for each repository: chats allow few reactions a minute."""
 _OPERATIONS = UUID("0f5d7c51-6a3c-5c77-9b1e-2d8a4c1be05a")
 
 log = logging.getLogger("codebutler.cluster")
 
 
 class HostAbsence(Struct, frozen=True, kw_only=True):
-    """What was told of one absence of a repository's host, which began ``since`` (None: nothing). ``lines``: our
-    message by its thread (NOWHERE: of the channel); NOWHERE while it may not be posted."""
+    """The notices about one absence of a repository's host, which began ``since`` (None: no absence). ``lines``: the
+    message with our notice by its thread (key NOWHERE: the channel itself); the value is NOWHERE while the notice may
+    not be posted yet. ``marked``: the messages with our mark."""
 
     host: str = ""
     since: datetime | None = None
@@ -62,13 +64,13 @@ class HostAbsence(Struct, frozen=True, kw_only=True):
 
     @property
     def begun(self) -> str:
-        """When, for people."""
+        """When it began, for people."""
         return f"{self.since:%Y-%m-%d %H:%M} UTC" if self.since else ""
 
 
 class AbsenceNotices:
-    """``sent`` and ``heard`` say what happens, ``run`` tells it. ``untaken`` finds how many events of each repository a
-    host has not taken; raises BusError."""
+    """``sent`` and ``heard`` report what happens, ``run`` posts notices about it. ``untaken`` finds how many events of
+    each repository a host has not taken; raises BusError."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class AbsenceNotices:
         self._kept: dict[str, Kept[HostAbsence]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._settled: set[str] = set()
-        """Repositories of which nothing is told, or that are being settled."""
+        """Repositories without notices, or whose notices are being settled."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
     def sent(self, repo: RepoSettings, event: Event) -> None:
@@ -95,8 +97,8 @@ class AbsenceNotices:
         self._sent[host_in(repo.path)].append((self._clock.boottime(), repo, event))
 
     async def recognised(self, repo: RepoSettings, event: Event) -> Event:
-        """The event as it is to be sent. One from the chat's history that has our ⏳, or our line in its thread, waits
-        for its host: nobody has worked on it."""
+        """The event as it should be sent. A message from the chat's history with our ⏳, or our line in its thread, has
+        only waited for its host: nobody has worked on it."""
         if not isinstance(event, MessagePosted) or event.handled != "maybe":
             return event
         try:
@@ -109,7 +111,7 @@ class AbsenceNotices:
         return dated(replace(event, handled="no"), now, now, repo.config.catch_up.max_age_hours)
 
     def heard(self, host: str, repos: Iterable[RepoSettings]) -> None:
-        """The host is there, and serves ``repos``."""
+        """The host has reported, and serves ``repos``."""
         now_s = self._clock.boottime()
         if (sent := self._sent.pop(host, None)) and (
             late := [each for each in sent if now_s - each[0] < TAKEN_S]
@@ -121,7 +123,7 @@ class AbsenceNotices:
                 self._tasks.start(self._settle(repo), name=f"end of an absence of {host}")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look for absent hosts regularly, until cancelled."""
         try:
             while True:
                 for host in list(self._sent):
@@ -132,7 +134,8 @@ class AbsenceNotices:
             await self._tasks.close(0)
 
     async def _look(self, host: str) -> None:
-        """Those that are in the stream are the latest ones: their order is kept."""
+        """Post notices for the events that the host has not taken. They are the latest ones sent, since the stream
+        keeps their order."""
         sent = self._sent.pop(host)
         try:
             untaken = dict(await self._untaken(host))
@@ -149,7 +152,7 @@ class AbsenceNotices:
             self._tasks.start(self._tell(repo, event, since), name=f"absence of {host}")
 
     async def _tell(self, repo: RepoSettings, event: Event, since: datetime) -> None:
-        """Once for each message, and once for each thread. One after the other in each repository."""
+        """Mark each message once, and post once in each thread; one at a time in each repository."""
         if (place := _place(event)) is None:
             return
         async with self._locks[repo.name]:
@@ -179,7 +182,7 @@ class AbsenceNotices:
         return ref
 
     async def _settle(self, repo: RepoSettings) -> None:
-        """The host is back: take the marks away, and say in each line how long it lasted."""
+        """The host is back: remove the marks, and say in each line how long it was away."""
         async with self._locks[repo.name]:
             try:
                 kept = self._of(repo)
@@ -202,7 +205,7 @@ class AbsenceNotices:
     async def _do(
         self, repo: RepoSettings, key: str, operation: Operation, *, unsure: bool = False
     ) -> MessageRef:
-        """NOWHERE if the chat refuses it: the message may be gone."""
+        """Returns the message's ref; NOWHERE if the chat refuses the operation: the message may be gone."""
         op_id = uuid5(_OPERATIONS, f"{repo.channel_id} {key}").hex
         try:
             return await self._services.send(repo, op_id, operation, unsure=unsure)
@@ -215,7 +218,7 @@ class AbsenceNotices:
 
 
 def _place(event: Event) -> MessageRef | None:
-    """The thread to tell it in, NOWHERE for the channel itself; None if nobody waits for an answer."""
+    """The thread for the notice, NOWHERE for the channel itself; None if nobody waits for an answer."""
     match event:
         case MessagePosted(root=root):
             return root

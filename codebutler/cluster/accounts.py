@@ -1,4 +1,4 @@
-"""Which hosts belong to the cluster: their accounts, as the NATS servers have them. No server restarts for a change."""
+"""Which hosts belong to the cluster: their accounts on the NATS servers. Changes need no restart of a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S = 15.0
 
 
 class HostAccounts:
-    """Make it with ``opened``. Everything raises CodeButlerError."""
+    """Create it with ``opened``. Every method raises CodeButlerError."""
 
     def __init__(self, client: Client, authority: ClusterAuthority, clock: Clock) -> None:
         self._client = client
@@ -35,7 +35,8 @@ class HostAccounts:
     async def opened(
         cls, authority: ClusterAuthority, gateway: ClusterMembership, clock: Clock
     ) -> AsyncIterator[HostAccounts]:
-        """With a credential of some minutes, on the way that the gateway takes. Raises ConfigError, CodeButlerError."""
+        """Connected as the gateway is, with a credential that is valid for some minutes. Raises ConfigError,
+        CodeButlerError."""
         system = replace(
             authority.of_system(int(clock.now().timestamp())),
             servers=gateway.servers,
@@ -47,7 +48,7 @@ class HostAccounts:
             yield cls(client, authority, clock)
 
     async def invite(self, host: str) -> ClusterMembership:
-        """Make its account; returns its credential, which nobody else has."""
+        """Create its account; returns its credential, of which there is no copy."""
         _, claims, membership = self._authority.invited(host, self._now_s())
         await self._push(claims)
         return membership
@@ -57,17 +58,18 @@ class HostAccounts:
         none."""
         accounts = [each for each in await self._hosts() if each["name"] == host]
         for each in accounts:
-            # Of two versions the servers keep the newer one, also if this clock is behind the one that invited.
+            # The servers keep the newer of two versions: this one must be newer even if our clock is behind that of the
+            # invitation.
             at_s = max(self._now_s(), each["iat"] + 1)
             await self._push(self._authority.removed(each["sub"], host, at_s))
         return bool(accounts)
 
     async def hosts(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the hosts."""
         return tuple(sorted({each["name"] for each in await self._hosts()}))
 
     async def _hosts(self) -> list[dict[str, Any]]:
-        """What is signed of their accounts."""
+        """The signed claims of their accounts."""
         listed = (await self._asked("$SYS.REQ.CLAIMS.LIST")).get("data", [])
         claims = await asyncio.gather(*map(self._claims, listed))
         return [each for each in claims if _is_host(each)]

@@ -1,6 +1,6 @@
 """``cluster-authority.json`` in a gateway's home: the keys that decide who belongs to the cluster.
 
-They stay there. The servers know the public ones, and the accounts that these have signed.
+They never leave it. The servers know the public keys, and the accounts that were signed with these keys.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from codebutler.domain.errors import ConfigError
 NAME = "cluster-authority.json"
 SYSTEM = "system"
 SYSTEM_S = 300
-"""How long a credential that changes accounts is valid: one command's time."""
+"""How long a credential that may change accounts is valid: long enough for one command."""
 
 
 class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seeds of keys, and where the servers are; ``ca``: the certificate that signed theirs."""
+    """The seeds of the keys, and the servers' addresses; ``ca``: the certificate that signed the servers'
+    certificates."""
 
     operator: str
     system: str
@@ -43,7 +44,7 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def new(cls, servers: tuple[str, ...], ca: str) -> ClusterAuthority:
-        """One with new keys."""
+        """An authority with new keys."""
         operator, system, gateway = Key.new("operator"), Key.new("account"), Key.new("account")
         return cls(
             operator=operator.seed,
@@ -54,7 +55,7 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     def trust(self, now_s: int) -> Trust:
-        """For the servers' configuration."""
+        """The signed claims that the servers' configuration names."""
         operator, system, gateway = self._keys()
         accounts = {
             system.public: system_claims(operator, system, now_s),
@@ -67,7 +68,7 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self._member(Key(self.gateway), GATEWAY, now_s)
 
     def of_system(self, now_s: int) -> ClusterMembership:
-        """For a few minutes: the right to change accounts."""
+        """A credential that may change accounts for a few minutes."""
         return self._member(Key(self.system), SYSTEM, now_s, now_s + SYSTEM_S)
 
     def invited(self, host: str, now_s: int) -> tuple[str, str, ClusterMembership]:
@@ -79,7 +80,7 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return account.public, claims, self._member(account, host, now_s)
 
     def removed(self, account: str, host: str, now_s: int) -> str:
-        """What ends the account with that public key."""
+        """The claims that end the account with that public key."""
         return removed_claims(Key(self.operator), account, host, now_s)
 
     def _keys(self) -> tuple[Key, Key, Key]:
@@ -97,7 +98,7 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def read_authority(home: Home) -> ClusterAuthority:
-    """Raises ConfigError, with a line that says what to do."""
+    """The authority in this home. Raises ConfigError, with a line that says what to do."""
     source = home.root / NAME
     data = None
     if home.root.is_dir():

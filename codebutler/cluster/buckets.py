@@ -1,4 +1,4 @@
-"""The key-value store of NATS: small values that change only for whoever knows their latest revision."""
+"""The key-value store of NATS: small values that can be changed only by a writer that knows their latest revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nats.js.kv import KeyValue
 from codebutler.domain.errors import CodeButlerError
 
 READ_S = 10.0
-"""Reading a bucket as a whole."""
+"""How long reading a whole bucket may take."""
 LOOK_S = 0.05
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ async def cancellable(work: Awaitable[T]) -> T:
 
 
 class KeyBucket:
-    """Values that change only for whoever knows their latest revision. Everything raises BusError."""
+    """Values that can be changed only by a writer that knows their latest revision. Every method raises BusError."""
 
     def __init__(self, store: KeyValue) -> None:
         self._store = store
@@ -52,7 +52,8 @@ class KeyBucket:
         return (entry.value or b"").decode(), entry.revision or 0
 
     async def put(self, key: str, value: str, last: int | None) -> int | None:
-        """The new revision; None if ``last`` is not the latest one (None: there is none)."""
+        """Store a value; returns its revision, None if ``last`` is not the latest one (``last`` None: there is no value
+        yet)."""
         try:
             if last is None:
                 return await cancellable(self._store.create(key, value.encode()))
@@ -68,8 +69,8 @@ class KeyBucket:
             await cancellable(self._store.delete(key, last))
 
     async def begin(self, key: str, value: str) -> bool:
-        """False if there is a value, or one was ended so lately that its end is still known, or one is just being
-        written: ``begun`` knows which."""
+        """Store the first value of a key. False if there is a value, if one ended so recently that its end is still
+        remembered, or if one is just being written: ``begun`` tells which."""
         try:
             await cancellable(self._store.update(key, value.encode(), 0))
         except KeyWrongLastSequenceError:
@@ -79,8 +80,8 @@ class KeyBucket:
         return True
 
     async def begun(self, key: str) -> str | None:
-        """The value that was in the way of ``begin``; None if it has ended. Raises BusError while it is only being
-        written, by too few servers as yet: whether it will be there is not known."""
+        """The value that made ``begin`` return False; None if it has ended. Raises BusError while it is still being
+        written, because too few servers have it to know whether it will last."""
         try:
             entry = await cancellable(self._store.get(key))
         except KeyNotFoundError as error:
@@ -92,22 +93,22 @@ class KeyBucket:
         return (entry.value or b"").decode()
 
     async def set(self, key: str, value: str) -> int:
-        """The new revision; whatever the one before is."""
+        """Store a value whatever the present one is; returns the new revision."""
         try:
             return await cancellable(self._store.put(key, value.encode()))
         except (NatsError, OSError) as error:
             raise BusError(str(error)) from error
 
     async def end(self, key: str, known_s: float) -> None:
-        """There is no value any more, and for ``known_s`` no ``begin`` of another one."""
+        """End the value; for ``known_s`` seconds ``begin`` accepts no other."""
         try:
             await cancellable(self._store.purge(key, msg_ttl=known_s))
         except (NatsError, OSError) as error:
             raise BusError(str(error)) from error
 
     async def all(self, after: int) -> dict[str, str]:
-        """All values in the order they were written, with everything up to the revision ``after``: a replica that is
-        behind is read again."""
+        """All values in the order they were written, including everything up to the revision ``after``: a replica that
+        is behind is read again."""
         try:
             async with asyncio.timeout(READ_S):
                 while True:

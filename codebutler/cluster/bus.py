@@ -1,7 +1,7 @@
 """NATS JetStream as the gateway and the hosts use it; ``streams``, ``buckets``, ``connection`` import nats-py, too.
 
-A publication is repeated, under the same message id, until the server says that it is on disk. A body that is larger
-than a message may be travels in parts. A delivered message stays the server's until it is acknowledged.
+A publication is repeated, under the same message ID, until the server confirms that it is on disk. A body that is too
+large for one message travels in parts. The server keeps a delivered message until it is acknowledged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORKING_S = 3.0
 RETRY_S = 0.25
 POLL_S = 5.0
 NOBODY = "503"
-"""The status of the server's own answer when nobody listens there."""
+"""The status with which the server itself answers if nobody listens there."""
 DUPLICATES_S = 600.0
 UNREACHED_S = 10.0
 """Servers choose a new leader sooner. So ours cannot reach the one that leads, while another server may."""
@@ -55,8 +55,7 @@ log = logging.getLogger("codebutler.cluster")
 
 @dataclass
 class Delivered:
-    """A message that waits for its acknowledgement; ``seq`` is its place in the stream. ``again``: it was delivered
-    before."""
+    """A message to be acknowledged; ``seq`` is its place in the stream. ``again``: it was delivered before."""
 
     body: bytes
     seq: int
@@ -64,13 +63,13 @@ class Delivered:
     messages: list[Msg] = field(repr=False)
 
     async def ack(self) -> None:
-        """It is done: the server may forget it. If that cannot be told, it is delivered again."""
+        """It is done: the server may forget it. If the acknowledgement is lost, it is delivered again."""
         for message in self.messages:
             with contextlib.suppress(NatsError):
                 await cancellable(message.ack_sync(timeout=ANSWER_S))
 
     async def working(self) -> None:
-        """Until cancelled: it is being worked on, so nobody else should get it."""
+        """Until cancelled, tell the server that it is being worked on, so that nobody else gets it."""
         while True:
             await asyncio.sleep(WORKING_S)
             for message in self.messages:
@@ -79,7 +78,7 @@ class Delivered:
 
 
 class Bus:
-    """One connection, which comes back by itself. Make it with ``connected``."""
+    """One connection, which reconnects automatically. Create it with ``connected``."""
 
     def __init__(self, client: Client, refusals: Rejections, clock: Clock, replicas: int) -> None:
         self._client = client
@@ -94,7 +93,7 @@ class Bus:
     async def connected(
         cls, membership: ClusterMembership, clock: Clock, patience_s: float | None = None
     ) -> AsyncIterator[Bus]:
-        """Waits until a server is there. Raises ConfigError if it refuses us, or cannot be used, CodeButlerError after
+        """Waits until a server answers. Raises ConfigError if it refuses us or cannot be used, CodeButlerError after
         ``patience_s``."""
         async with connected_client(membership, clock, patience_s) as (client, refusals):
             version = client.connected_server_version
@@ -103,14 +102,14 @@ class Bus:
             yield cls(client, refusals, clock, membership.replicas)
 
     async def refused(self) -> None:
-        """Wait until the servers want us no more. Raises ConfigError, always."""
+        """Wait until the servers refuse us for good. Always raises ConfigError."""
         while not self._refusals.final.is_set() and not self._client.is_closed:
-            # nats-py does not tell that it has given up if what it still had to send fails.
+            # nats-py does not report that it has given up if sending its remaining data fails.
             await wait_for(self.clock, self._refusals.final, LONGEST_RETRY_S)
         raise self._refusals.error
 
     async def reconnect(self) -> None:
-        """To another server: the one we are connected to may be cut off from the others."""
+        """Connect to another server: the present one may be cut off from the others."""
         self._moved_s = self.clock.monotonic()
         if self._client.is_connected:
             log.warning("NATS: no answer, trying another server")
@@ -124,7 +123,8 @@ class Bus:
     # What is kept: streams
 
     async def ensure_stream(self, name: str, subjects: str, max_bytes: int) -> None:
-        """Make the stream unless it is there: on disk, each message until it is acknowledged; a full one refuses."""
+        """Create the stream unless it exists. It keeps each message on disk until it is acknowledged, and refuses more
+        when full."""
         config = api.StreamConfig(
             name=name,
             subjects=[subjects],
@@ -137,7 +137,7 @@ class Bus:
         await self._until_done(lambda: self.streams.ensure(config))
 
     async def ensure_consumer(self, stream: str, name: str, subject: str, in_flight: int = IN_FLIGHT) -> None:
-        """Make the durable consumer unless it is there. One ``in_flight`` keeps the order through every fault."""
+        """Create the durable consumer unless it exists. ``in_flight`` = 1 keeps the order through every fault."""
         config = api.ConsumerConfig(
             durable_name=name,
             filter_subject=subject,
@@ -149,8 +149,8 @@ class Bus:
         await self._until_done(lambda: self._jetstream.add_consumer(stream, config))
 
     async def publish(self, subject: str, body: bytes, message_id: str, *, in_parts: bool = False) -> None:
-        """Return once the server has it on disk. ``in_parts``: its consumer takes several messages at once, so a large
-        body may be several. Raises FrameTooLargeError."""
+        """Returns once the server has it on disk. ``in_parts``: its consumer takes several messages at once, so a large
+        body may be split. Raises FrameTooLargeError."""
         limit_bytes = MAX_BODY_BYTES if in_parts else self._client.max_payload - HEADER_BYTES
         if len(body) > limit_bytes:
             raise FrameTooLargeError(f"a message of {len(body)} bytes exceeds the limit of {limit_bytes}")
@@ -159,7 +159,7 @@ class Bus:
             await self._until_done(partial(self._jetstream.publish, subject, piece, headers=headers))
 
     async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Whatever keeps the servers from it now: try again until they have done it."""
+        """Retry until the servers have done it, whatever prevents it now."""
         wait_s, since_s = RETRY_S, self.clock.monotonic()
         while True:
             try:
@@ -175,7 +175,7 @@ class Bus:
                 return
 
     async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
-        """What the durable consumer has, for ever; what is not acknowledged comes again."""
+        """The durable consumer's messages, for ever; those that are not acknowledged come again."""
         parts, wait_s, answered_s = BodyParts(), RETRY_S, inf
         subscription = await cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
         try:
@@ -185,8 +185,8 @@ class Bus:
                 except (NatsError, OSError) as error:
                     if self._client.is_closed:
                         return
-                    # ServiceUnavailableError: the gateway has not made the consumer yet. It may have to make thousands,
-                    # and is not to be asked for them all the time.
+                    # ServiceUnavailableError: the gateway has not created the consumer yet. It may have to create
+                    # thousands, so we do not ask all the time.
                     if isinstance(error, TimeoutError):
                         wait_s, answered_s = RETRY_S, self.clock.monotonic()
                         continue
@@ -215,7 +215,7 @@ class Bus:
         return info.state.subjects or {}
 
     async def purge(self, stream: str) -> None:
-        """Delete all that it has, if it is there. Raises BusError."""
+        """Delete all its messages, if the stream exists. Raises BusError."""
         try:
             await cancellable(self._jetstream.purge_stream(stream))
         except NotFoundError:
@@ -224,8 +224,7 @@ class Bus:
             raise BusError from error
 
     async def first(self, stream: str, subject: str) -> tuple[int, bytes] | None:
-        """(place, body) of the oldest message there is, acknowledged by nobody; None if there is none. Raises
-        BusError."""
+        """(place, body) of the oldest message that is not acknowledged; None if there is none. Raises BusError."""
         try:
             found = await cancellable(self._jetstream.get_msg(stream, seq=1, subject=subject, next=True))
         except NotFoundError:
@@ -244,8 +243,8 @@ class Bus:
             raise BusError(str(error)) from error
 
     async def handed_out(self, stream: str, consumer: str) -> int:
-        """The place of the latest message that the consumer has given to anybody; 0 for none, and without that
-        consumer. Raises BusError."""
+        """The place of the latest message that the consumer has handed out; 0 if there is none, or no such consumer.
+        Raises BusError."""
         try:
             info = await cancellable(self._jetstream.consumer_info(stream, consumer))
         except NotFoundError:
@@ -255,7 +254,7 @@ class Bus:
         return info.delivered.stream_seq if info.delivered else 0
 
     async def drop_consumer(self, stream: str, consumer: str) -> None:
-        """Delete it, if it is there. Raises BusError."""
+        """Delete the consumer, if it exists. Raises BusError."""
         try:
             await cancellable(self._jetstream.delete_consumer(stream, consumer))
         except NotFoundError:
@@ -281,7 +280,7 @@ class Bus:
             raise BusError from error
 
     async def _ask_across(self, subject: str, body: bytes, answers: str, timeout_s: float) -> bytes:
-        """A host cannot answer to our inbox."""
+        """Ask a host: it cannot answer to our own inbox, so it answers to ``answers``."""
         subscription = await self._client.subscribe(answers, max_msgs=1)
         try:
             await self._client.publish(subject, body, reply=answers)
@@ -301,7 +300,7 @@ class Bus:
         floods: Floods | None = None,
     ) -> AsyncIterator[None]:
         """Call ``heard`` with the subject and the body of each message, several at once; it returns the answer.
-        ``floods``: of the many who send there, these are left out."""
+        ``floods`` says which senders to leave out."""
         tasks: set[asyncio.Task[None]] = set()
 
         async def answer(message: Msg) -> None:
@@ -334,7 +333,8 @@ class Bus:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _leave_out(self, subject: str, subscriptions: Subscriptions, floods: Floods) -> None:
-        """Until cancelled. The server sends nothing of those who are left out, so that they cost us nothing."""
+        """Until cancelled, unsubscribe from senders that are left out: the server does not send us their messages, so
+        they cost us nothing."""
         while True:
             await floods.begun.wait()
             while floods.begun.is_set():
@@ -348,7 +348,7 @@ class Bus:
     # Leases
 
     async def bucket(self, name: str, ttl_s: float | None = None, max_bytes: int = -1) -> KeyBucket:
-        """A bucket of the key-value store, made unless it is there. Raises BusError."""
+        """A bucket of the key-value store, created unless it exists. Raises BusError."""
         config = api.KeyValueConfig(
             bucket=name,
             ttl=ttl_s,
@@ -363,7 +363,7 @@ class Bus:
 
 
 class Subscriptions:
-    """Where a client listens now; ``taken`` gets the messages."""
+    """The subjects that a client listens to; ``taken`` gets the messages."""
 
     def __init__(self, client: Client, taken: Callable[[Msg], Awaitable[None]]) -> None:
         self._client = client
@@ -371,14 +371,14 @@ class Subscriptions:
         self._open: list[Subscription] = []
 
     async def replace(self, subjects: Sequence[str]) -> None:
-        """Listen there instead, from when this returns. What came meanwhile is lost. Raises NatsError."""
+        """Listen to these instead, once this returns. Messages that come meanwhile are lost. Raises NatsError."""
         await cancellable(self.close())
         for subject in subjects:
             self._open.append(await cancellable(self._client.subscribe(subject, cb=self._taken)))
         await cancellable(self._client.flush())
 
     async def close(self) -> None:
-        """Listen nowhere. Raises NatsError."""
+        """Stop listening. Raises NatsError."""
         while self._open:
             await self._open.pop().unsubscribe()
 

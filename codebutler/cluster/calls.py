@@ -1,4 +1,4 @@
-"""What hosts want done, taken from their streams: each call is done once, answered, and then acknowledged."""
+"""The calls that hosts make, taken from their streams: each is carried out once, answered, and then acknowledged."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ log = logging.getLogger("codebutler.cluster")
 
 
 class HostCalls:
-    """Those of one host. ``served`` finds a repository of it; ``returned`` takes an event that it gives back.
+    """The calls of one host. ``served`` finds a repository of it; ``returned`` takes an event that it gives back.
 
-    If we stop in the middle, the next leader gets the call again, and does it as unsure.
+    If we stop in the middle, the next leader gets the call again, and treats it as unsure.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class HostCalls:
         self._operations: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Take and carry out calls until cancelled."""
         stream = stream_out(self._host)
         await self._bus.ensure_stream(stream, calls_of(self._host, ">"), MAX_OUT_BYTES)
         await self._bus.ensure_consumer(stream, GATEWAY, calls_of(self._host, ">"), IN_FLIGHT)
@@ -87,7 +87,7 @@ class HostCalls:
             self._handling.discard(delivered.seq)
 
     async def _is_done(self, delivered: Delivered) -> bool:
-        """Do it, unless its sender is fenced. False: it must come again."""
+        """Carry it out, unless its sender is fenced. False: it must be delivered again."""
         try:
             call = self._codec.decode(delivered.body)
         except ProtocolError as error:
@@ -103,7 +103,7 @@ class HostCalls:
         repo = self._served(call.repo)
         if repo is None:
             self._complain("refused a call from %s: %s is not one of its repositories", self._host, call.repo)
-            if isinstance(call, ReportCall):  # nobody there keeps it for another time
+            if isinstance(call, ReportCall):  # the host does not store it for later
                 await self._refuse(call)
             return True
         answer = await self._answer(repo, call, again=delivered.again)
@@ -125,7 +125,7 @@ class HostCalls:
         await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
 
     async def _answer(self, repo: RepoSettings, call: Call, *, again: bool) -> CallAnswer | None:
-        """None: the chat cannot be reached, and nothing was done."""
+        """The answer; None if the chat cannot be reached and nothing was done."""
         answer = CallAnswer(epoch=self._authority.epoch, host=self._host, call=call.call)
         try:
             match call:
@@ -155,7 +155,7 @@ class HostCalls:
         return answer
 
     async def _sent(self, repo: RepoSettings, call: SendCall, *, again: bool) -> MessageRef:
-        """One operation is done by one at a time: a host that restarted asks for it again."""
+        """Send an operation, never twice at the same time: a host that restarted asks for it again."""
         key = (call.repo, call.op_id)
         lock = self._operations.setdefault(key, asyncio.Lock())
         unsure = call.unsure or again or lock.locked()

@@ -1,4 +1,4 @@
-"""Certificates for the NATS servers, made by ``openssl``: one authority of the cluster's own, which signs theirs."""
+"""Certificates for the NATS servers, made by ``openssl``: an authority of the cluster's own signs them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Both as PEM."""
+    """A certificate and its key, both as PEM."""
 
     certificate: bytes
     key: bytes
 
 
 class CertificateMaker:
-    """Makes an authority once, and what it signs. ``async`` is not needed: a command runs it."""
+    """Creates an authority, and certificates that it signs. Not ``async``, since only a command uses it."""
 
     def __init__(self) -> None:
         """Raises ConfigError without openssl."""
@@ -55,7 +55,7 @@ class CertificateMaker:
         self._openssl = found
 
     def authority(self) -> Certificate:
-        """One that signs servers' certificates."""
+        """An authority that signs servers' certificates."""
         with tempfile.TemporaryDirectory() as scratch:
             self._configure(scratch, "")
             self._run(
@@ -65,7 +65,7 @@ class CertificateMaker:
             return _made(scratch)
 
     def server(self, authority: Certificate, hosts: tuple[str, ...]) -> Certificate:
-        """For a server that is reached by these names and numbers."""
+        """A certificate for a server with these host names and IP addresses."""
         with tempfile.TemporaryDirectory() as scratch:
             self._configure(scratch, ",".join(map(_alternative, hosts)))
             (Path(scratch) / "ca.pem").write_bytes(authority.certificate)

@@ -1,5 +1,5 @@
-"""NATS keys, and what the cluster's operator signs: accounts, and the user of each. The servers trust these signatures
-and hold no secret of anybody. Form: JWT version 2 of NATS, over Ed25519."""
+"""NATS keys, and the claims that the cluster's operator signs: accounts, and the user of each. The servers trust these
+signatures and hold nobody's secrets. Format: version 2 of NATS JWTs, signed with Ed25519."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from codebutler.domain.errors import ConfigError
 Kind = Literal["operator", "account", "user"]
 UNLIMITED = -1
 HOST_CONNECTIONS = 16
-"""One is used; the rest is for connections that a server has not yet noticed to be gone."""
+"""One is in use; the others allow for lost connections that a server has not noticed yet."""
 HOST_SUBSCRIPTIONS = 4096
 REMOVED = "removed"
 STREAMED = "$JS.API."
-"""One request there has several answers."""
+"""A request to these subjects has several answers."""
 
 
 class Key:
-    """A pair of keys, known by its seed."""
+    """A key pair, derived from its seed."""
 
     def __init__(self, seed: str) -> None:
-        """Raises ConfigError if that is no seed."""
+        """Raises ConfigError for an invalid seed."""
         try:
             self._pair = nkeys.from_seed(seed.encode())
         except (nkeys.NkeysError, ValueError) as error:
@@ -40,7 +40,7 @@ class Key:
 
     @classmethod
     def new(cls, kind: Kind) -> Key:
-        """A random one."""
+        """A random key pair."""
         prefix = {
             "operator": nkeys.PREFIX_BYTE_OPERATOR,
             "account": nkeys.PREFIX_BYTE_ACCOUNT,
@@ -49,20 +49,20 @@ class Key:
         return cls(nkeys.encode_seed(secrets.token_bytes(32), prefix).decode())
 
     def sign(self, data: bytes) -> bytes:
-        """64 bytes."""
+        """The signature, 64 bytes."""
         signature: bytes = self._pair.sign(data)
         return signature
 
 
 def operator_claims(operator: Key, system: Key, now_s: int) -> str:
-    """What a server's configuration trusts."""
+    """The operator's own claims, which a server's configuration trusts."""
     return _signed(
         operator, operator.public, "codebutler", {"type": "operator", "system_account": system.public}, now_s
     )
 
 
 def system_claims(operator: Key, system: Key, now_s: int) -> str:
-    """The account that changes accounts."""
+    """The account whose user may change accounts."""
     return _signed(operator, system.public, "system", {"type": "account", "limits": _limits()}, now_s)
 
 
@@ -81,8 +81,8 @@ def gateway_claims(operator: Key, gateway: Key, now_s: int) -> str:
 
 
 def host_claims(operator: Key, gateway: str, host: Key, name: str, now_s: int) -> str:
-    """A host's account: of all that there is, it imports what is the host's own. It has no stream and no storage.
-    ``gateway``: the public key of that account."""
+    """A host's account: it imports only the host's own subjects, and has no stream and no storage. ``gateway``: the
+    public key of the gateway's account."""
     imports = [
         {"name": each, "subject": each, "account": gateway, "type": "service"} for each in host_services(name)
     ]
@@ -101,8 +101,8 @@ def host_claims(operator: Key, gateway: str, host: Key, name: str, now_s: int) -
 
 
 def removed_claims(operator: Key, host: str, name: str, now_s: int) -> str:
-    """What takes the place of a removed host's account, for ever: a server that was down meanwhile learns of it, while
-    it would bring a deleted account back. ``host``: the public key."""
+    """The claims that replace a removed host's account for ever: a server that was down learns of them, whereas it
+    would bring back an account that was only deleted. ``host``: the public key."""
     account = {
         "type": "account",
         "limits": _limits() | {"conn": 0, "subs": 0, "leaf": 0},
@@ -119,7 +119,7 @@ def user_claims(account: Key, user: Key, name: str, now_s: int, expires_s: int |
 
 
 def said_in(claims: str) -> dict[str, Any]:
-    """What signed claims say; who signed them is the server's to check. {} for anything else."""
+    """The content of signed claims; the server checks the signature. {} for anything else."""
     try:
         body = claims.split(".")[1]
         said = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

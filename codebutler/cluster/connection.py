@@ -1,4 +1,4 @@
-"""A connection to the NATS servers with a member's credential, which comes back by itself."""
+"""A connection to the NATS servers with a member's credential; it reconnects automatically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from codebutler.platform.tasks import first_of
 ANSWER_S = 5.0
 LONGEST_RETRY_S = 2.0
 REFUSALS = 2
-"""By each server, one after the other: one that has just come back may not know everybody yet."""
+"""How often each server may refuse us before that is final: a server that has just come back may not know all members
+yet."""
 
 log = logging.getLogger("codebutler.cluster")
 
@@ -38,7 +39,7 @@ class Rejections:
 
     @property
     def error(self) -> ConfigError:
-        """What to tell the person."""
+        """The line for people."""
         if self._name == GATEWAY:
             return ConfigError(
                 "the NATS servers refuse this gateway: they have other keys than its cluster.json; start them with the "
@@ -50,7 +51,7 @@ class Rejections:
         )
 
     async def troubled(self, error: Exception) -> None:
-        """For the client."""
+        """The client calls it for each error."""
         self.latest = str(error) or type(error).__name__
         log.warning("NATS: %s", self.latest)
         told = self.latest.lower()
@@ -61,11 +62,11 @@ class Rejections:
             self.final.set()
 
     async def back(self) -> None:
-        """For the client."""
+        """The client calls it once it is connected again."""
         self._left = self._limit
 
     async def closed(self) -> None:
-        """For the client, which gives up only if a server told it to."""
+        """The client calls it when it gives up, which it does only if a server told it to."""
         self.final.set()
 
 
@@ -73,7 +74,7 @@ class Rejections:
 async def connected_client(
     membership: ClusterMembership, clock: Clock, patience_s: float | None = None
 ) -> AsyncIterator[tuple[Client, Rejections]]:
-    """Waits until a server is there. Raises ConfigError if it refuses us, CodeButlerError after ``patience_s``."""
+    """Waits until a server answers. Raises ConfigError if it refuses us, CodeButlerError after ``patience_s``."""
     client, refusals, key = Client(), Rejections(membership), Key(membership.seed)
     until_s = clock.monotonic() + patience_s if patience_s is not None else None
     context = tls_context(membership) if membership.is_encrypted else None
@@ -110,10 +111,10 @@ async def connected_client(
                 raise refusals.error
         yield client, refusals
     finally:
-        # While it tries to connect again, closing raises what the lost connection did.
+        # While it reconnects, closing raises the error of the lost connection.
         with suppress(NatsError, OSError):
             await client.close()
-        # A server that ends it with something unsent leaves it open.
+        # If the server ended the connection while data was unsent, nats-py leaves it open.
         if (transport := client._transport) is not None:  # noqa: SLF001 - nats-py offers nothing else
             transport.close()  # type: ignore[no-untyped-call]  # nats-py has no types there
             await asyncio.sleep(0)

@@ -1,8 +1,7 @@
-"""Everything that one set of NATS servers keeps for us, copied to another: a server that was alone takes its streams
-into no cluster.
+"""Copies everything from one set of NATS servers to another: a single server cannot take its streams into a cluster.
 
-By the servers' own snapshots, so that each message keeps its place: epochs are such places, and a later one has to be
-a higher one.
+It uses the servers' own snapshots, so that each message keeps its place: epochs are such places, and later epochs must
+be higher.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ log = logging.getLogger("codebutler.cluster")
 
 
 async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -> dict[str, int]:
-    """The streams with their messages, counted. Nothing may use either of them. Raises CodeButlerError."""
+    """Copy all streams; returns the number of messages by stream. Nothing may use either set of servers. Raises
+    CodeButlerError."""
     try:
         async with (
             connected_client(old, clock, PATIENCE_S) as (source, _),
@@ -56,7 +56,7 @@ async def _names(client: Client) -> list[str]:
 
 
 async def _refuse_used(source: Client) -> None:
-    """What is said to the old servers from now on would be lost."""
+    """Raises CodeButlerError if the old servers are in use: messages sent to them from now on would be lost."""
     heard: set[str] = set()
     subscription = await source.subscribe(questions_of("*"))
     try:
@@ -71,21 +71,21 @@ async def _refuse_used(source: Client) -> None:
     found = await _asked(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", asked)
     if "message" in found and b"KV-Operation" not in b64decode(
         found["message"].get("hdrs", "")
-    ):  # it was let go of
+    ):  # the gateway has not released its lease
         raise CodeButlerError(
             "a gateway leads, or has ended just now: stop `codebutler gateway`, and repeat this"
         )
 
 
 async def _copied(source: Client, target: Client, name: str, replicas: int) -> int:
-    """Tried again, as servers that are busy, or choose a leader, give up a copy."""
+    """Copy a stream; retried, since servers that are busy or choosing a leader abandon a copy."""
     for left in reversed(range(TRIES)):
         chunks = await source.subscribe(source.new_inbox())
         try:
             return await _copy(source, target, name, replicas, chunks)
         except (NatsError, CodeButlerError) as error:
             log.warning("%s is not copied yet: %s", name, error or type(error).__name__)
-            await _asked(target, f"$JS.API.STREAM.DELETE.{name}", b"")  # what there is of it
+            await _asked(target, f"$JS.API.STREAM.DELETE.{name}", b"")  # remove an incomplete copy
             if not left:
                 raise
         finally:
@@ -96,14 +96,14 @@ async def _copied(source: Client, target: Client, name: str, replicas: int) -> i
 async def _copy(source: Client, target: Client, name: str, replicas: int, chunks: Subscription) -> int:
     wanted = {"deliver_subject": chunks.subject, "no_consumers": False, "chunk_size": CHUNK_BYTES}
     taken = await _done(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
-    # On all its servers from the start: of one that is moved soon after, the consumers stay where they are.
+    # On all its servers from the start: if it is moved later, its consumers stay behind.
     config = taken["config"] | {"num_replicas": replicas}
     stream = json.dumps({"config": config, "state": taken["state"]}).encode()
     place = (await _done(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
     while (chunk := await chunks.next_msg(PATIENCE_S)).data:
         if said := (await target.request(place, chunk.data, timeout=PATIENCE_S)).data:
             raise CodeButlerError(f"{name} cannot be restored: {said.decode(errors='replace')}")
-        if chunk.reply:  # it wants to hear that there is room for more
+        if chunk.reply:  # the server waits for this flow control answer
             await source.publish(chunk.reply, b"")
     count: int = (await _done(target, place, b""))["state"]["messages"]
     if count != (total := taken["state"]["messages"]):

@@ -1,4 +1,4 @@
-"""What a gateway knows of the machines of its cluster: their repositories, and when they were last heard."""
+"""What a gateway knows about the machines of its cluster: their repositories, and when they were last heard from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
 from codebutler.supervisor.workers import ClusterRow, GatewayRow, HostRow
 
 GONE_S = 4 * RENEW_S
-"""A stand-by that is silent for so long has ended."""
+"""A stand-by that has been silent for this long has ended."""
 PROBLEM_CHARS = 1000
 
 
@@ -35,11 +35,11 @@ class HostedRepo:
         self.task: asyncio.Task[None] | None = None
         self.held: list[Entry] | None = None
         self.leaves = ""
-        """The host that it leaves: its last calls are still done."""
+        """The host that it is leaving, whose last calls are still carried out."""
 
     @property
     def host(self) -> str:
-        """Where it is now."""
+        """The host it is on now."""
         return host_in(self.repo.path)
 
     @property
@@ -48,7 +48,7 @@ class HostedRepo:
         return len(self.known) - len(self.held or ())
 
     def is_heard_of(self, host: str) -> bool:
-        """Whether that host may speak for it."""
+        """Whether that host may report about it and make calls for it."""
         return host in (self.host, self.leaves)
 
     def take(self, entry: Entry) -> None:
@@ -62,18 +62,18 @@ class HostedRepo:
             self.held.append(entry)
 
     def hold(self, leaves: str) -> None:
-        """Keep what is new: without ``leaves``, all but what decides about work that runs."""
+        """Hold new events; without ``leaves``, clicks and commands about running work still pass."""
         self.held, self.leaves = self.held or [], leaves
 
     def release(self) -> None:
-        """What was held goes on, in order."""
+        """Pass on the held events, in order."""
         held, self.held, self.leaves = self.held or [], None, ""
         for entry in held:
             self.waiting.put_nowait(entry)
 
 
 def _is_for_what_runs(entry: Entry) -> bool:
-    """Whether the event is about work that has begun: a click, or a command that ends it."""
+    """Whether the event is about running work: a click, or a command that ends it."""
     request = entry.request
     return isinstance(entry.event, ButtonClicked) or (
         isinstance(request, Command) and request.name in ("stop", "kill")
@@ -81,11 +81,11 @@ def _is_for_what_runs(entry: Entry) -> bool:
 
 
 class Fleet:
-    """Beats and stand-bys tell it. ``machine``: the name of this one."""
+    """Learns from beats and from stand-bys. ``machine``: the name of this machine."""
 
     def __init__(self, authority: Epochs, clock: Clock, machine: str) -> None:
         self.misfits: Mapping[str, str] = {}
-        """Why hosts are not served whose version does not fit."""
+        """Hosts that are not served because their version does not fit, each with the reason."""
         self._authority = authority
         self._clock = clock
         self._machine = machine
@@ -111,21 +111,21 @@ class Fleet:
 
     @property
     def names(self) -> set[str]:
-        """Of the hosts that were heard."""
+        """The names of the hosts that were heard from."""
         return set(self._beats)
 
     def has_left(self, name: str, host: str, digest: str) -> bool:
-        """Whether that host serves the repository no more: it knows the assignment ``digest``, which is without it, and
+        """Whether that host no longer serves the repository: it knows the assignment ``digest``, which lacks it, and
         its worker has ended."""
         beat = self._beats.get(host)
         return beat is not None and beat.known == digest and all(row.name != name for row in beat.rows)
 
     def stands_by(self, gateway: StandingBy) -> None:
-        """A gateway would lead if this one did not."""
+        """A gateway reports that it stands by."""
         self._stand_by[gateway.instance] = gateway, self._clock.boottime()
 
     def away(self, host: str) -> str:
-        """In words that it is away, and since when; "" while it is awake."""
+        """Says in words that it is away, and since when; "" while it is awake."""
         if self._authority.hosts.is_awake(host):
             return ""
         if why := self.misfits.get(host):
@@ -135,16 +135,17 @@ class Fleet:
         )
 
     def since(self, host: str) -> datetime:
-        """When it was last heard, or when this gateway began to listen."""
+        """When it was last heard from, or when this gateway began to listen."""
         return self._ago(self._authority.hosts.silent_s(host))
 
     @property
     def outbox_pending(self) -> int:
-        """By the hosts' last reports."""
+        """How many operations the workers have not seen completed, by the hosts' last reports."""
         return sum(beat.outbox for beat in self._beats.values())
 
     def row(self, remote: HostedRepo, untaken: int = 0) -> RepoRow:
-        """As its host last reported it, unless that is away. ``untaken``: events in the stream."""
+        """The repository's row as its host last reported it, unless the host is away. ``untaken``: events in the
+        stream."""
         known, problem = remote.row, self.away(remote.host)
         if known is None or problem:
             known = RepoRow(
@@ -160,7 +161,8 @@ class Fleet:
         return structs.replace(known, worker=structs.replace(known.worker, undelivered=undelivered))
 
     def cluster(self, repos: Mapping[str, tuple[str, ...]], pending: Mapping[str, int]) -> ClusterRow:
-        """``repos`` and ``pending`` by host: the names of its repositories, and how many events it has not taken."""
+        """The state of the cluster. ``repos`` and ``pending`` by host: the names of its repositories, and how many
+        events it has not taken."""
         now, now_s = self._clock.now(), self._clock.boottime()
         gateways = [GatewayRow(machine=self._machine, version=VERSION, leads=True, seen=now)]
         for each, seen_s in self._stand_by.values():

@@ -1,4 +1,4 @@
-"""Which hosts are heard: one that sends more than any host needs is left out for a while. Pure."""
+"""Which hosts we listen to: one that sends more than any host needs is left out for a while. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MISTAKE_S = 60.0
 
 
 class Floods:
-    """For one subject of each host. ``known`` are the subjects of the hosts that have repositories: they go on being
-    heard while another one is left out."""
+    """For one subject per host. ``known`` are the subjects of the hosts that have repositories: we keep listening to
+    them while another one is left out."""
 
     def __init__(self, known: Callable[[], Iterable[str]]) -> None:
         self.begun = asyncio.Event()
@@ -38,17 +38,17 @@ class Floods:
         return False
 
     def others(self) -> list[str]:
-        """The subjects that are heard meanwhile."""
+        """The subjects to listen to meanwhile."""
         self.begun.clear()
         return sorted(set(self._known()) - self._left_out)
 
     @property
     def left_out(self) -> list[str]:
-        """The subjects that are not heard now."""
+        """The subjects that are left out now."""
         return sorted(self._left_out)
 
     def over(self) -> None:
-        """Everybody is heard again."""
+        """Listen to everybody again."""
         self._left_out.clear()
 
 
@@ -59,7 +59,7 @@ class Seldom:
         self._next_s: dict[str, float] = {}
 
     def admits(self, host: str, now_s: float) -> bool:
-        """Whether this one is."""
+        """Whether to log this one."""
         if now_s < self._next_s.get(host, now_s):
             return False
         self._next_s[host] = now_s + MISTAKE_S

@@ -1,4 +1,4 @@
-"""The gateway's side of the seam: the workers of all hosts behind the port that the supervisor has on one machine."""
+"""The gateway's view of its hosts: their workers, behind the same port (``Workers``) as the supervisor's own."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ log = logging.getLogger("codebutler.cluster")
 
 
 class HostWorkers:
-    """The port ``Workers``, over NATS. ``async with Hosts(…) as hosts``: leaving the block ends no run on any host."""
+    """The port ``Workers``, over NATS. An async context manager: leaving it stops no run on any host."""
 
     def __init__(self, bus: Bus, authority: Epochs, services: Services, clock: Clock, notes: Notes) -> None:
         self._bus = bus
@@ -90,10 +90,10 @@ class HostWorkers:
         self._channels: dict[ConversationRef, HostedRepo] = {}
         self._callers: set[str] = set()
         self._streams: set[str] = set()
-        """Hosts whose stream is there."""
+        """Hosts whose stream exists."""
         self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
         self._urgent = asyncio.Semaphore(PREPARED_AT_ONCE)
-        """For those that have an event: they do not wait for thousands that have none."""
+        """For repositories with an event: they do not wait for thousands without one."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._fleet = Fleet(authority, clock, platform.node())
         self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
@@ -144,14 +144,15 @@ class HostWorkers:
             self._tasks.start(self._calls_of(host), name=f"calls of {host}")
 
     async def remove(self, name: str, grace_s: float) -> None:  # noqa: ARG002 - the host's own
-        """The host is told at its next beat. Raises RegistryError."""
+        """The host learns of it at its next beat. Raises RegistryError."""
         remote = self._remote(name)
         del self._remotes[name], self._channels[remote.repo.channel_id]
         if remote.task is not None:
             await cancel({remote.task})
 
     def reconfigure(self, repo: RepoSettings, grace_s: float = RESTART_GRACE_S) -> None:  # noqa: ARG002 - as above
-        """The host is told at its next beat; on another host it gets the events from now on. Raises RegistryError."""
+        """The host learns of it at its next beat; if it is another host now, that one gets new events. Raises
+        RegistryError."""
         remote = self._remote(repo.name)
         if self._channels.get(repo.channel_id, remote) is not remote:
             raise RegistryError(f"the channel of {repo.name} belongs to another repository")
@@ -161,15 +162,15 @@ class HostWorkers:
         self._listen_to(remote.host)
 
     def start(self) -> None:
-        """The hosts start their own workers; only now do they hear which ones."""
+        """From now on hosts are told their repositories; they start the workers themselves."""
         self._started = True
 
     async def wait_started(self) -> None:
-        """We are ready without any host."""
+        """Does nothing: the gateway is ready without any host."""
 
     @property
     def is_starting(self) -> bool:
-        """Never."""
+        """Never: the hosts start the workers."""
         return False
 
     def deliver(self, entry: Entry) -> None:
@@ -187,7 +188,7 @@ class HostWorkers:
             self._order(LookOrder(epoch=self._authority.epoch, repo=name, numbers=numbers))
 
     def tell_total(self) -> None:
-        """At each host's next beat."""
+        """The hosts learn of it at their next beat."""
         self._questions.use_changed()
 
     def wake(self, name: str) -> None:
@@ -253,7 +254,7 @@ class HostWorkers:
         return {remote.host for remote in self._remotes.values()}
 
     async def _all_untaken(self) -> dict[str, Mapping[str, int]]:
-        """By host and repository; without those for which NATS does not answer soon."""
+        """Events that were not taken, by host and repository; without hosts for which NATS does not answer soon."""
         found: dict[str, Mapping[str, int]] = {}
 
         async def look(host: str) -> None:
@@ -273,11 +274,11 @@ class HostWorkers:
 
     @property
     def outbox_pending(self) -> int:
-        """By the hosts' last reports."""
+        """How many operations the workers have not seen completed, by the hosts' last reports."""
         return self._fleet.outbox_pending
 
     async def shutdown(self, grace_s: float, reason: StopReason = "shutdown") -> None:  # noqa: ARG002 - they go on
-        """Stop talking to the hosts; they go on."""
+        """Stop talking to the hosts; they continue to work."""
         await self._questions.close()
         await self._tasks.close(0)
 
@@ -291,7 +292,7 @@ class HostWorkers:
                 await self._prepare(host, remote.repo.name)
                 prepared = host
             while not self._authority.is_held:
-                await self._clock.sleep(BEGIN_S)  # what we send now would be refused
+                await self._clock.sleep(BEGIN_S)  # anything sent now would be refused
             try:
                 event = await self._absence.recognised(remote.repo, entry.event)
                 await self._publish(remote, dataclasses.replace(entry, event=event))
@@ -348,8 +349,8 @@ class HostWorkers:
         await calls.run()
 
     async def _returned(self, call: ReturnedCall) -> None:
-        """An event of a gateway that leads no more: its host takes it now, in its place, if its author still may say
-        it. Raises ChatError if not."""
+        """An event from a gateway that no longer leads: its host takes it now, in its original place, if its author is
+        still allowed. Raises ChatError if not."""
         repo = self._remotes[call.repo].repo
         is_here = call.event.channel == repo.channel_id
         if (
@@ -361,7 +362,7 @@ class HostWorkers:
     async def _asked(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]
         if not self._started:
-            return None  # a host that is told of no repository ends its workers
+            return None  # a host that gets an empty assignment ends its workers
         return await self._questions.answered(host, body)
 
     async def _told(self, subject: str, body: bytes) -> None:

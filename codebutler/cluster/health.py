@@ -1,4 +1,5 @@
-"""Whether a cluster's NATS servers keep what the gateway promises: for `codebutler doctor`. The judging is pure."""
+"""Checks for `codebutler doctor`: whether a cluster's NATS servers store data as reliably as the gateway promises. The
+``judge_…`` functions are pure."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ PATIENCE_S = 10.0
 """For a connection, and for the servers to choose a leader."""
 AREA = "cluster"
 CLOCK_S = 2.0
-"""Leases are the servers' time; times of messages are the gateway's."""
+"""Why clocks matter: leases use the servers' time, messages the gateway's."""
 
 
 async def examine_cluster(home: Home, clock: Clock) -> AsyncIterator[Finding]:
@@ -57,7 +58,7 @@ async def _gateways(home: Home, clock: Clock) -> list[Finding]:
 
 
 def judge_servers(found: Sequence[ServerFacts], wanted: int) -> Iterator[Finding]:
-    """How the servers are; ``wanted``: how many there should be. Pure."""
+    """The findings about the servers; ``wanted``: how many there should be. Pure."""
     if len(found) < wanted:
         names = ", ".join(each.name for each in found) or "none"
         yield warn(
@@ -104,7 +105,8 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
 
 
 def judge_streams(found: Sequence[StreamFacts], replicas: int, servers: int) -> Iterator[Finding]:
-    """How what is kept is; ``replicas`` is what cluster.json says, and ``servers`` how many it names. Pure."""
+    """The findings about the streams; ``replicas`` and ``servers``: how many copies and servers cluster.json names.
+    Pure."""
     if servers >= SAFE > replicas:
         yield warn(
             AREA,

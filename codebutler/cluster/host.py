@@ -48,7 +48,7 @@ from codebutler.supervisor.workers import Workers
 
 BEAT_S = 2.0
 UNANSWERED = 3
-"""So many beats: perhaps it is our server that hears no gateway."""
+"""After this many beats without an answer we try another server: ours may be cut off from the gateway."""
 LOOK_AGAIN_S = 10.0
 LOOK_S = 0.2
 ANSWERS_AT_ONCE = 64
@@ -58,8 +58,8 @@ log = logging.getLogger("codebutler.cluster")
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What this machine can serve of an assignment: settings by name, and rows of what it cannot. ``registered``: the
-    names of all repositories that it has."""
+    """The part of an assignment that this machine can serve: settings by name, and rows of what it cannot serve.
+    ``registered``: the names of all repositories that it has."""
 
     served: dict[str, RepoSettings]
     missing: tuple[RepoRow, ...] = ()
@@ -67,7 +67,8 @@ class Local:
 
 
 class HostLink:
-    """``run`` until cancelled. ``local`` finds what is here of an assignment; it blocks."""
+    """Connects this host to its gateway; ``run`` until cancelled. ``local`` finds the part of an assignment that is on
+    this machine; it blocks."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class HostLink:
             await cancel(set(self._loops.values()))
 
     async def _refreshes(self) -> None:
-        """Beside the beats, since a worker that is taken away may take its time."""
+        """Runs beside the beats, because ending a worker may take long."""
         while True:
             try:
                 await self._refresh()
@@ -119,7 +120,7 @@ class HostLink:
             self._assigned.clear()
 
     async def _refresh(self) -> None:
-        """What is here of the assignment: it may have changed, and so may files on this disk."""
+        """Serve the part of the assignment that is here: it may have changed, and so may files on this disk."""
         local = await asyncio.to_thread(self._local, self._given)
         for row in set(local.missing) - set(self._missing):
             log.error("%s is not served: %s", row.name, row.problem)
@@ -215,12 +216,12 @@ class HostLink:
             async for delivered in messages:
                 message = self._decoded(delivered)
                 if isinstance(message, CallAnswer):
-                    # Whoever says it: it tells what has happened.
+                    # From any gateway: it reports what has already happened.
                     self._services.answered(message)
                 await delivered.ack()
 
     async def _events(self, name: str) -> None:
-        """One at a time: the next one comes when the worker has this one in its store."""
+        """Take a repository's events one at a time: the next one comes when the worker has stored this one."""
         stream = stream_in(self._standing.host)
         async with aclosing(self._bus.consume(stream, consumer_of(name))) as messages:
             async for delivered in messages:
@@ -241,7 +242,7 @@ class HostLink:
 
     async def _take(self, message: EventForHost, seq: int) -> None:
         if all(each.name != message.repo for each in self._given):
-            raise CodeButlerError("it is another host's now")  # which this one has only just heard
+            raise CodeButlerError("it is another host's now")  # as this host has only just learned
         if message.epoch < self._standing.gateway_epoch and not await self._is_wanted(message):
             return
         if message.event.channel != self._served[message.repo].channel_id:
@@ -257,8 +258,8 @@ class HostLink:
             self._services.forget(seq)
 
     async def _is_wanted(self, message: EventForHost) -> bool:
-        """Ask the leader about an event of a gateway that leads no more. Meanwhile it keeps its place: sent again,
-        later ones would overtake it. Raises ChatError if there is no decision."""
+        """Ask the leader about an event from a gateway that no longer leads. Meanwhile the event keeps its place: if it
+        were sent again, later ones would overtake it. Raises ChatError if there is no decision."""
         call = ReturnedCall(
             epoch=self._standing.epoch,
             call=uuid4().hex,
@@ -277,7 +278,7 @@ class HostLink:
         return True
 
     def _dated(self, message: EventForHost) -> Event:
-        """One that waited for us is late, and after `catchUp.maxAgeHours` asked about."""
+        """Mark an event that waited for us as late; after `catchUp.maxAgeHours` a person is asked about it."""
         now = self._clock.now()
         if (now - message.received_at).total_seconds() <= LATE_S:
             return message.event
@@ -285,7 +286,7 @@ class HostLink:
         return dated(message.event, now, message.received_at, max_age_hours)
 
     def _decoded(self, delivered: Delivered) -> ToHost | None:
-        """None for what is not ours: the server delivers to any subject that somebody names."""
+        """None for a message that is not for us: the server delivers to any subject that a sender names."""
         try:
             message = self._messages.decode(delivered.body)
         except ProtocolError as error:

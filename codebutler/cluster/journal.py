@@ -1,8 +1,8 @@
-"""A gateway's journal: an event is on the disks of the NATS servers before its chat hears that it was accepted.
+"""A gateway's journal: an event is on the disks of the NATS servers before it is acknowledged to its chat.
 
 The bucket ``CB_TAKEN`` has every accepted event until it is settled, and knows its key for some hours after that. So
-whoever leads next knows what the gateway before it accepted, though that one's disk may be gone: what is not settled
-goes on, and what is settled is a duplicate. The file beside it stays what it is on one machine.
+the next gateway knows what the one before it accepted, even if that one's disk is gone: it delivers events that are not
+settled, and recognises settled ones as duplicates. Each gateway also keeps the same journal file as a single machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KNOWN_S = 7200.0
 """How long a settled event is known: twice as long as a chat repeats it."""
 POSITION_S = 5.0
 BACK_S = 60.0
-"""Whoever leads next reads the chat's history from this long before the last position on."""
+"""The next gateway reads the chat's history from this long before the last position."""
 RETRY_S = 1.0
 FLUSH_S = 3.0
 SETTLING_AT_ONCE = 32
@@ -43,7 +43,7 @@ MAX_TAKEN_BYTES = 2**28
 POSITION = "position"
 READING = "reading"
 OWN_NOTES = ("sent", "upload:", "home.turns")
-"""Notes that are not shared: of single posts, which the chat is asked about, and what hosts tell again."""
+"""Notes that are not shared: about single posts, which can be looked up in the chat, and reports that hosts repeat."""
 
 log = logging.getLogger("codebutler.cluster")
 
@@ -57,14 +57,15 @@ class TakenEvent(Struct, frozen=True, kw_only=True, tag="taken", forbid_unknown_
 
 
 class SharedNote(Struct, frozen=True, kw_only=True, tag="note", forbid_unknown_fields=True):
-    """A note of the gateways."""
+    """A note that all gateways share."""
 
     name: str
     value: str
 
 
 class GatewayJournal(Journal):
-    """The same to everybody, but for a gateway that leads. Entering it reads what the gateway before had accepted.
+    """The journal of a gateway that leads, with the same interface. Entering it reads what the previous gateway had
+    accepted.
 
     ``is_held``: whether no other gateway can lead yet. ``path`` as in ``Journal.open``, which raises the same.
     """
@@ -74,7 +75,7 @@ class GatewayJournal(Journal):
         self._bucket = bucket
         self._is_held = is_held
         self._turns: defaultdict[ConversationRef, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By channel: the order of calls is the order in the stream."""
+        """A lock for each channel, so that events are stored in the order of the calls."""
         self._keys: dict[int, str] = {}
         """The key in the bucket of each unsettled entry, by ``seq``."""
         self._inherited: dict[str, TakenEvent] = {}
@@ -103,7 +104,7 @@ class GatewayJournal(Journal):
         return self
 
     async def _inherit(self, values: dict[str, str]) -> None:
-        """Raises StoreError."""
+        """Take over the previous gateway's position, notes and unsettled events. Raises StoreError."""
         for key, value in values.items():
             if key == POSITION:
                 with suppress(ValueError):
@@ -130,7 +131,7 @@ class GatewayJournal(Journal):
                     return None
                 limit.reschedule(None)
                 if not self._is_held():
-                    # Whoever leads now may not have seen it: it must come again.
+                    # The gateway that leads now may not have seen it: it must come again.
                     raise StoreError("another gateway leads")
                 entry = await super().append(event, request)
         if entry is not None:
@@ -140,12 +141,12 @@ class GatewayJournal(Journal):
         return entry
 
     async def _is_open(self, key: str, taken: TakenEvent) -> bool:
-        """Whether an event is there that nobody has settled: of an attempt whose answer was lost, or of a gateway that
-        lost its lease meanwhile. Then our file says whether it is known. Raises BusError if that is not decided yet."""
+        """Whether the bucket has the event unsettled, from an attempt whose answer was lost or from a gateway that lost
+        its lease meanwhile. Then our file says whether it is known. Raises BusError if that is not decided yet."""
         if (found := await self._bucket.begun(key)) is None:
             return False
         if not isinstance(_decoded(found), TakenEvent):
-            await self._bucket.set(key, _encoded(taken))  # somebody had the server store something else there
+            await self._bucket.set(key, _encoded(taken))  # a host made the server store something else there
         return True
 
     @contextmanager
@@ -160,7 +161,7 @@ class GatewayJournal(Journal):
             raise StoreError(why) from error
 
     async def settle(self, seq: int) -> None:
-        """As on one machine; whoever leads next knows it, too."""
+        """As on one machine; the next gateway learns of it, too."""
         await super().settle(seq)
         if (key := self._keys.pop(seq, None)) is not None:
             self._end(key)
@@ -177,13 +178,13 @@ class GatewayJournal(Journal):
                 await self._clock.sleep(RETRY_S)
 
     async def pending(self) -> list[Entry]:
-        """What was accepted and not settled, by us or by the gateways before, in the order it was accepted."""
+        """Events that we or earlier gateways accepted and nobody has settled, in the order they were accepted."""
         own = {_name(entry.event.key): entry for entry in await super().pending()}
         found: list[Entry] = []
         for key, taken in self._inherited.items():
             entry = own.pop(key, None)
             if entry is None and (entry := await super().append(taken.event, taken.request)) is None:
-                self._end(key)  # settled, but that did not become known
+                self._end(key)  # settled, but the servers did not learn of it
                 continue
             self._keys[entry.seq] = key
             found.append(
@@ -205,7 +206,7 @@ class GatewayJournal(Journal):
         return found
 
     async def _begins(self, key: str, taken: TakenEvent) -> bool:
-        """False if it is settled."""
+        """Put the event into the bucket if it is missing there. False if it is settled."""
         while True:
             with suppress(BusError):
                 return await self._bucket.begin(key, _encoded(taken)) or await self._is_open(key, taken)
@@ -234,7 +235,7 @@ class GatewayJournal(Journal):
         return ". ".join(told)
 
     async def _watch(self) -> None:
-        """Until NATS answers."""
+        """Wait until NATS answers again."""
         log.error(self._refused)
         while True:
             with suppress(BusError):
@@ -255,8 +256,8 @@ class GatewayJournal(Journal):
         self._gaps_open.set()
 
     async def _keep_position(self) -> None:
-        """Up to where everything that was said has been accepted. Before the gaps are open nothing is known of what was
-        said since the last gateway, and what was said before the first one began is for nobody."""
+        """Store the time up to which every message has been accepted. It starts once the gaps since the last gateway
+        are open, and never lies before the first gateway began: earlier messages are not for us."""
         await self._gaps_open.wait()
         begun_s, was_refused = 0.0, ""
         while True:
@@ -294,7 +295,7 @@ class GatewayJournal(Journal):
                     del self._changed[name]
 
     async def close(self) -> None:
-        """Tell the next gateway what is settled, if that is possible; then as on one machine."""
+        """Tell the servers what is settled, if possible, for the next gateway; then as on one machine."""
         if self._is_held():
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_S):
@@ -318,7 +319,7 @@ def _encoded(record: TakenEvent | SharedNote) -> str:
 
 
 def _decoded(value: str) -> TakenEvent | SharedNote | None:
-    """None for what is not ours: the server stores whatever somebody has it send there."""
+    """None for a value that is not ours: a host can make the server store anything there."""
     try:
         return msgspec.json.decode(value, type=TakenEvent | SharedNote)
     except (msgspec.DecodeError, ValueError) as error:

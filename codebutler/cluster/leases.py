@@ -21,9 +21,9 @@ RENEW_S = 1.5
 LOOK_S = 1.0
 MARGIN_S = 1.0
 UNANSWERED = 2
-"""So many requests: perhaps the server that we are connected to is cut off from the others."""
+"""After this many unanswered requests we try another server: ours may be cut off from the others."""
 STUCK_S = 20.0
-"""A gateway whose event loop does nothing for so long leads no more, though its lease is renewed beside it."""
+"""A gateway whose event loop hangs for this long no longer leads, although another thread still renews its lease."""
 HOST_TTL_S = 10.0
 HELD = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
 
@@ -33,8 +33,8 @@ class LeaseLostError(CodeButlerError):
 
 
 class Leadership:
-    """The gateway's lease, once it is held; ``instance`` names this process. It may be acquired and renewed in a loop
-    of its own: the epoch, and whether it is held, may be read in any thread."""
+    """The gateway's lease; ``instance`` names this process. It may be acquired and renewed in a separate event loop:
+    ``epoch`` and ``is_held`` may be read in any thread."""
 
     def __init__(self, bus: Bus, bucket: KeyBucket, instance: str, clock: Clock, ttl_s: float) -> None:
         self.epoch = 0
@@ -53,7 +53,7 @@ class Leadership:
     async def candidate(
         cls, bus: Bus, instance: str, clock: Clock, ttl_s: float = LEADER_TTL_S
     ) -> Leadership:
-        """One that does not lead yet. Waits until NATS answers."""
+        """A lease that is not held yet. Waits until NATS answers."""
         while True:
             try:
                 return cls(bus, await bus.bucket(LEADER_BUCKET, ttl_s), instance, clock, ttl_s)
@@ -67,11 +67,12 @@ class Leadership:
         return self._clock.boottime() < self._until_s
 
     def alive(self) -> None:
-        """The event loop of the gateway runs. Once called, the lease is lost unless it is called again and again."""
+        """The gateway's event loop still runs. After the first call, the lease is lost unless this is called
+        regularly."""
         self._alive_s = self._clock.boottime()
 
     async def acquire(self) -> None:
-        """Wait until nobody leads, and lead."""
+        """Wait until no gateway leads, then take the lease."""
         for attempt in count(1):
             asked_s = self._clock.boottime()
             try:
@@ -85,7 +86,7 @@ class Leadership:
             await self._clock.sleep(LOOK_S)
 
     async def keep(self) -> None:
-        """Renew it until that fails for too long. Raises LeaseLostError, always."""
+        """Renew it until that fails for too long. Always raises LeaseLostError."""
         unanswered = 0
         while True:
             await self._clock.sleep(RENEW_S)
@@ -113,9 +114,9 @@ class Leadership:
         await self._bus.reconnect()
 
     async def _written(self, last: int | None) -> int | None:
-        """As ``KeyBucket.put``. An earlier attempt may have had effect without our knowing: then it is written again,
-        since the servers count from when they got it, which may be long ago. Raises BusError also while that attempt
-        is not on enough servers yet."""
+        """As ``KeyBucket.put``. An earlier attempt may have succeeded without our knowing: then it is written again,
+        because the lease's time counts from when the servers got it, which may be long ago. Raises BusError also while
+        that attempt is on too few servers."""
         revision = await self._bucket.put(GATEWAY, self.instance, last)
         if revision is None and (found := await self._bucket.get(GATEWAY)) and found[0] == self.instance:
             revision = await self._bucket.put(GATEWAY, self.instance, found[1])
@@ -132,7 +133,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that is a host; it was heard at ``seen_s``, and ``left`` if it then said that it ends."""
+    """The process that acts as a host; it was last heard from at ``seen_s``. ``left``: it said then that it ends."""
 
     instance: str
     epoch: int
@@ -141,8 +142,8 @@ class Holder:
 
 
 class HostLeases:
-    """Kept by the gateway that leads. A new leader does not know when a host was last heard by the one before: it takes
-    the moment of its own start."""
+    """The hosts' leases, kept by the gateway that leads. A new leader does not know when the one before last heard from
+    a host: it counts from its own start."""
 
     def __init__(self, bucket: KeyBucket, clock: Clock, ttl_s: float = HOST_TTL_S) -> None:
         self._bucket = bucket
@@ -154,12 +155,12 @@ class HostLeases:
 
     @classmethod
     async def opened(cls, bus: Bus, clock: Clock) -> HostLeases:
-        """Raises BusError."""
+        """The leases as stored. Raises BusError."""
         return cls(await bus.bucket(HOSTS_BUCKET), clock)
 
     async def granted(self, host: str, instance: str) -> int:
-        """The epoch of the host, whose process ``instance`` has just been heard. Raises LeaseLostError if another
-        process is that host, and BusError."""
+        """The host's epoch, granted to its process ``instance``, which has just reported. Raises LeaseLostError if
+        another process is that host, and BusError."""
         async with self._locks.setdefault(host, asyncio.Lock()):
             holder, now_s = await self._holder(host), self._clock.boottime()
             if holder is None or holder.instance != instance:
@@ -174,7 +175,7 @@ class HostLeases:
             return holder.epoch
 
     def left(self, host: str) -> None:
-        """Its process has ended: another one need not wait."""
+        """The host's process has ended: the next one need not wait."""
         if (holder := self._holders.get(host)) is not None:
             self._holders[host] = replace(holder, left=True)
 
@@ -184,17 +185,17 @@ class HostLeases:
         return holder.epoch if holder else 0
 
     def silent_s(self, host: str) -> float:
-        """For how long nothing was heard of the host."""
+        """For how long nothing was heard from the host."""
         holder = self._holders.get(host)
         return self._clock.boottime() - max(self._began_s, holder.seen_s if holder else self._began_s)
 
     def is_away(self, host: str) -> bool:
-        """Whether it has been silent for long, or said that it ends. A new leader gives it time to be heard."""
+        """Whether it has been silent for long, or said that it ends. A new leader gives it time to report."""
         holder = self._holders.get(host)
         return self.silent_s(host) >= self._ttl_s or (holder is not None and holder.left)
 
     def is_awake(self, host: str) -> bool:
-        """Whether it was heard lately."""
+        """Whether it was heard from recently."""
         holder = self._holders.get(host)
         if holder is None or holder.left or holder.seen_s <= self._began_s:
             return False
@@ -209,14 +210,14 @@ class HostLeases:
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """What a gateway's right to speak rests on: its own lease, and those that it has given to hosts."""
+    """The epochs that a gateway's messages carry: of its own lease, and of those that it has granted to hosts."""
 
     leadership: Leadership
     hosts: HostLeases
 
     @property
     def epoch(self) -> int:
-        """The gateway's."""
+        """The gateway's epoch."""
         return self.leadership.epoch
 
     @property

@@ -1,6 +1,7 @@
-"""``cluster.json`` in the home: where the NATS servers are, and who we are to them; and the token that brings it.
+"""``cluster.json`` in the home: the NATS servers' addresses and our identity; and the token that carries them to
+another machine.
 
-It is a file of its own, so that no part of the configuration that workers get ever holds the key.
+It is a separate file, so that the configuration that workers get never holds the key.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from codebutler.domain.errors import ConfigError
 
 NAME = "cluster.json"
 PREFIX = "cbj1."
-"""The beginning of a token, with the version of its form."""
+"""The beginning of a token, with the version of its format."""
 MAX_TOKEN_BYTES = 2**16
 SAFE = 3
-"""Servers, and copies: what survives the loss of one. More would cost each write another disk."""
+"""The usual number of servers and copies, which survives the loss of one. More would cost each write another disk."""
 
 
 class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """``name``: the host's, or ``gateway``. ``credential``: signed claims that the servers know us by. ``seed``: the
-    key that proves it and stays here. ``ca``: the certificate that signed the servers'; "" for the system's.
-    ``client_certificate``, ``client_key``: files, where servers want one. ``replicas``: on how many servers everything
-    is kept; 0 = on three, or on one where there are not three."""
+    """What a member of the cluster needs. ``name``: the host's, or ``gateway``. ``credential``: the signed claims that
+    identify us to the servers. ``seed``: the private key for them, which stays here. ``ca``: the certificate that
+    signed the servers' certificates; "" = the system's authorities. ``client_certificate``, ``client_key``: files, if
+    the servers require a client certificate. ``replicas``: on how many servers everything is kept; 0 = on three, or on
+    one if there are fewer than three."""
 
     servers: Annotated[tuple[str, ...], Meta(min_length=1)]
     name: str = GATEWAY
@@ -45,7 +47,7 @@ class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the connection is."""
+        """Whether the connection is encrypted."""
         return all(urlsplit(each).scheme == "tls" for each in self.servers)
 
     @property
@@ -55,12 +57,12 @@ class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def is_host(home: Home) -> bool:
-    """Whether this home is a host's, whose gateway says where its repositories are spoken to. Raises ConfigError."""
+    """Whether this home is a host's, whose gateway has the channels of its repositories. Raises ConfigError."""
     return (home.root / NAME).exists() and _read(home).name != GATEWAY
 
 
 def read_membership(home: Home, *, gateway: bool) -> ClusterMembership:
-    """Raises ConfigError, with a line that says what to do."""
+    """The membership in this home. Raises ConfigError, with a line that says what to do."""
     source = home.root / NAME
     if not source.exists():
         how = "codebutler cluster create" if gateway else "codebutler host join"
@@ -76,7 +78,7 @@ def read_membership(home: Home, *, gateway: bool) -> ClusterMembership:
 
 
 def membership_of(file: Path) -> ClusterMembership:
-    """A gateway's, from another file. Raises ConfigError."""
+    """A gateway's membership, from another file. Raises ConfigError."""
     try:
         membership = msgspec.convert(parse_object(file.read_bytes(), str(file)), ClusterMembership)
     except OSError as error:
@@ -90,20 +92,20 @@ def membership_of(file: Path) -> ClusterMembership:
 
 
 def write_membership(home: Home, membership: ClusterMembership) -> None:
-    """For the owner's eyes only. Raises CodeButlerError."""
+    """Write it, readable by its owner only. Raises CodeButlerError."""
     home.ensure()
     with home.open() as directory:
         directory.write(NAME, msgspec.json.format(msgspec.json.encode(membership), indent=2))
 
 
 def token_of(membership: ClusterMembership) -> str:
-    """One line that brings a membership to another machine. It is a secret."""
+    """The membership as one line, to carry it to another machine. It is a secret."""
     packed = zlib.compress(msgspec.msgpack.encode(membership), 9)
     return PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def membership_in(token: str) -> ClusterMembership:
-    """Raises ConfigError without quoting it."""
+    """The membership in a token. Raises ConfigError without quoting it."""
     text = "".join(token.split())
     if not text.startswith(PREFIX):
         raise ConfigError(f"this is not a token: paste the whole line, starting with {PREFIX} on")
@@ -126,7 +128,7 @@ def membership_in(token: str) -> ClusterMembership:
 
 
 def is_loopback(address: str) -> bool:
-    """Of a name or a number without its port: whether it leads to this machine only."""
+    """Whether a host name or IP address, without port, leads to this machine only."""
     if address == "localhost":
         return True
     try:

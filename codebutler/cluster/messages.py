@@ -1,7 +1,8 @@
 """Every message between the gateway and a host. Encoded as msgpack, so that files travel as they are.
 
-What the gateway says names the host that it is for: a subject alone does not prove that, since the server also sends to
-the reply subjects that others name. ``epoch`` is the sender's: a receiver that knows a later one refuses it.
+The gateway's messages name the host that they are for: the subject alone does not prove that, since the server also
+sends to reply subjects that others name. ``epoch`` is the sender's: a receiver that knows a later one refuses the
+message.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ CLUSTER_VERSION = 1
 MAX_WHY_CHARS = 10_000
 RepoName = Annotated[str, Meta(max_length=200)]
 CallId = Annotated[str, Meta(pattern=r"^[0-9A-Za-z]{1,64}\Z")]
-"""The gateway's answer has it in a header."""
+"""The ID of a call. It must fit a message header, since the gateway's answer carries it there."""
 DROPPED = "dropped"
-"""The code of an event that is not to be taken."""
+"""The code for an event that must not be taken."""
 
 M = TypeVar("M")
 
 
 class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Of either side. A field that a later version adds has a default, and is passed over by an earlier one."""
+    """A message of either side. Fields added in a later version have defaults, and earlier versions ignore them."""
 
     epoch: int
 
@@ -58,7 +59,7 @@ class EventForHost(_ClusterMessage, frozen=True, tag="event"):
 
 
 class CallAnswer(_ClusterMessage, frozen=True, tag="answer"):
-    """What became of the call ``call``; with ``code`` or ``text`` it failed for good."""
+    """The outcome of the call ``call``; with ``code`` or ``text``, it failed for good."""
 
     host: str
     call: str
@@ -101,7 +102,8 @@ class DownCall(_ClusterMessage, frozen=True, tag="down"):
 
 
 class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
-    """An event that a gateway sent which leads no more: the leader decides whether the host takes it (``DROPPED``)."""
+    """An event sent by a gateway that no longer leads: the leader decides whether the host takes it (``DROPPED``:
+    no)."""
 
     call: CallId
     repo: RepoName
@@ -111,7 +113,7 @@ class ReturnedCall(_ClusterMessage, frozen=True, tag="returned"):
 
 
 class ReportCall(_ClusterMessage, frozen=True, tag="report"):
-    """Note this of the repository."""
+    """A report about the repository."""
 
     call: CallId
     repo: RepoName
@@ -125,8 +127,8 @@ Call = SendCall | EndedCall | DownCall | ReturnedCall | ReportCall
 
 
 class HostNews(_ClusterMessage, frozen=True, tag="news"):
-    """What a worker reports as it happens. With times in it: ``at`` is now by the host's clock, in nanoseconds since
-    the epoch."""
+    """What a worker reports as it happens. ``at``, for news with times: the present time by the host's clock, in
+    nanoseconds since 1970."""
 
     repo: str
     news: Reported
@@ -144,7 +146,7 @@ class HostNews(_ClusterMessage, frozen=True, tag="news"):
 
 
 class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
-    """A gateway, of no epoch, waits until it may lead. ``machine``: the name of its machine."""
+    """A gateway, which has no epoch yet, waits until it may lead. ``machine``: the name of its machine."""
 
     instance: str
     machine: str
@@ -155,11 +157,10 @@ class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
 
 
 class Beat(_ClusterMessage, frozen=True, tag="beat"):
-    """Alive. ``instance`` is new for each process; ``rows`` say how its repositories are; ``known`` is the digest of
-    the assignment that it has. ``epoch`` is 0 until it was granted one. ``leaves``: it ends, so another may begin.
-    ``release``: its version of CodeButler. ``totals``: which of the gateway's totals it has; ``runs``: likewise.
-    ``has``: the names of all repositories registered there, whether they are its own or not; None if it does not
-    say."""
+    """The host is alive. ``instance`` is new for each process; ``rows``: the states of its repositories; ``known``: the
+    digest of the assignment that it has. ``epoch`` is 0 until one was granted. ``leaves``: it ends, so another process
+    may begin. ``release``: its version of CodeButler. ``totals`` and ``runs``: which state of these it has from the
+    gateway. ``has``: the names of all repositories registered there, assigned to it or not; None if it does not say."""
 
     version: int
     instance: ID
@@ -174,7 +175,7 @@ class Beat(_ClusterMessage, frozen=True, tag="beat"):
 
 
 class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
-    """Piece ``number`` of a file: the one after the last answer, or that one again. Piece 0 starts the download."""
+    """Asks for piece ``number`` of a file: the next one, or the last one again. Piece 0 starts the download."""
 
     repo: str
     request: ID
@@ -183,7 +184,7 @@ class FetchQuestion(_ClusterMessage, frozen=True, tag="fetch"):
 
 
 class ThreadQuestion(_ClusterMessage, frozen=True, tag="thread"):
-    """What was said in a thread before ``before``."""
+    """Asks for the messages of a thread before ``before``."""
 
     repo: str
     thread: MessageRef
@@ -194,9 +195,9 @@ HostQuestion = Beat | FetchQuestion | ThreadQuestion
 
 
 class Granted(_ClusterMessage, frozen=True, tag="granted"):
-    """The host's ``host_epoch``; and its repositories, and for each that has a budget with all others what those have
-    used, unless it knows that already. ``totals_known`` names this state of them. ``runs``: of which runs the gateway
-    knows, by repository, unless the host was told by this gateway for these repositories; ``runs_known`` names that."""
+    """The host's ``host_epoch`` and, unless it has them already: its repositories; the ``totals`` that the other
+    repositories have used, for each that shares a budget; and ``runs``, by repository the latest run that the gateway
+    knows. ``totals_known`` and ``runs_known`` name this state of the last two."""
 
     host_epoch: int
     digest: str
@@ -208,14 +209,15 @@ class Granted(_ClusterMessage, frozen=True, tag="granted"):
 
 
 class Refused(_ClusterMessage, frozen=True, tag="refused"):
-    """It may not go on: another process is this host, which may end (``for_now``), or its version does not fit."""
+    """The host must not continue: another process acts as this host, which may end (``for_now``), or its version does
+    not fit."""
 
     why: str
     for_now: bool = False
 
 
 class FilePiece(_ClusterMessage, frozen=True, tag="piece"):
-    """A piece of a file; the ``last`` one has what the chat knows of it."""
+    """A piece of a file; the ``last`` one has the file's details from the chat."""
 
     data: bytes = b""
     last: bool = False
@@ -231,7 +233,7 @@ class ThreadSaid(_ClusterMessage, frozen=True, tag="said"):
 
 
 class NotDone(_ClusterMessage, frozen=True, tag="failed"):
-    """Why there is no answer; ``code`` is the chat's word."""
+    """Why there is no answer; ``code`` is the chat's."""
 
     code: str
     text: str
@@ -275,7 +277,7 @@ Order = StopOrder | AskOrder | LookOrder | WorkerOrder
 
 
 class OrderDone(_ClusterMessage, frozen=True, tag="done"):
-    """What came of an order; ``problem`` says why nothing did."""
+    """The result of an order; ``problem`` says why it failed."""
 
     told: Told | None = None
     problem: str = ""
@@ -285,8 +287,8 @@ class OrderDone(_ClusterMessage, frozen=True, tag="done"):
 
 
 class HostRemoved(_ClusterMessage, frozen=True, tag="removed"):
-    """The host belongs to the cluster no more: ``waited`` counts the events that it had not taken, by repository,
-    ``calls`` what it had said and nobody had done."""
+    """The host no longer belongs to the cluster. ``waited``: how many events it had not taken, by repository;
+    ``calls``: how many of its calls were not carried out."""
 
     host: str
     waited: dict[str, int]
@@ -300,7 +302,7 @@ class ClusterCodec(Generic[M]):
         self._decoder: msgspec.msgpack.Decoder[M] = msgspec.msgpack.Decoder(kind)
 
     def decode(self, body: bytes) -> M:
-        """Raises ProtocolError for anything else."""
+        """A message of the union. Raises ProtocolError for anything else."""
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -313,9 +315,9 @@ def encode(message: _ClusterMessage) -> bytes:
 
 
 def misfit(host: int, gateway: int, *, name: str, release: str) -> str:
-    """Why a gateway of that version cannot serve the host ``name`` of that one, and what to do; "" if it can.
-    ``release``: the host's, "" if it does not say. A message of the version before stays readable: what is added has
-    a default, and what is unknown is ignored."""
+    """Why a gateway of the protocol version ``gateway`` cannot serve the host ``name`` of version ``host``, and what to
+    do; "" if it can. ``release``: the host's version of CodeButler, "" if it does not say. Messages of the previous
+    version stay readable: added fields have defaults, and unknown ones are ignored."""
     runs = f"{name} runs CodeButler {release or 'of an unknown version'}"
     if host > gateway:
         return f"{runs}, too new for its gateway ({VERSION}): update CodeButler at the gateway first"

@@ -1,5 +1,5 @@
-"""A repository's way from one host to another: what runs on the old one ends, it lets go, and what it had not taken is
-the new one's."""
+"""Moves a repository from one host to another: runs on the old host end, it releases the repository, and the new host
+gets the events that it had not taken."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from codebutler.supervisor.workers import Mover
 
 WORKERS_BEAT_S = 5.0
 QUIET_S = WORKERS_BEAT_S + BEAT_S + LOOK_S
-"""A worker that has just stored an event says so that much later, at most: through its own report and its host's."""
+"""The longest time until we learn that a worker has stored an event: through its own report and its host's."""
 
 log = logging.getLogger("codebutler.cluster")
 
 
 class HostMoves:
-    """The steps of ``mover``. ``prepare`` makes the stream of a host with the consumer of a repository."""
+    """The steps of ``Mover``. ``prepare`` creates a host's stream, and in it a repository's consumer."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class HostMoves:
             await self._clock.sleep(LOOK_S)
 
     async def _ended(self, name: str) -> None:
-        """One look is not enough: what the host says of its worker is some seconds old."""
+        """Wait until the repository stays quiet for QUIET_S: the host's report on its worker is some seconds old."""
         quiet_since_s: float | None = None
         while True:
             now_s = self._clock.boottime()
@@ -96,8 +96,8 @@ class HostMoves:
         return not untaken and not undone
 
     async def _taken_over(self, name: str, old: str) -> int:
-        """The old host takes nothing once it has heard that the repository is not its own. While it is silent, it takes
-        nothing either: so it is fenced, however late it wakes."""
+        """Move the untaken events to the new host. The old host takes none once it knows that the repository is no
+        longer its own. Nor does a silent host, whose lease has ended: it is fenced, however late it wakes."""
         while not self._has_let_go(name, old):
             await self._clock.sleep(LOOK_S)
         remote = self._remote(name)
@@ -111,8 +111,8 @@ class HostMoves:
             if event is None:
                 lost += 1
             else:
-                # If we die now, the next leader does this again: under this id the server knows it, and later its
-                # worker by the event's key.
+                # If we die now, the next leader repeats this: the server recognises the message ID, and later the
+                # worker the event's key.
                 where = events_to(remote.host, name)
                 await self._bus.publish(where, encode(event), f"moved {old} {seq} {event.event.key}")
             await self._bus.drop(stream, seq)
@@ -124,8 +124,9 @@ class HostMoves:
         return self._hosts.is_away(old) or self._fleet.has_left(name, old, digest)
 
     def _event(self, body: bytes, remote: HostedRepo, *, is_doubtful: bool) -> EventForHost | None:
-        """For the new host. The old one may have stored a doubtful one: a message is asked about, of all else there is
-        none. It keeps the epoch of the gateway that sent it: a host has an older one's looked at again."""
+        """The event for the new host. The old one may have stored a doubtful event: for a message, a person is asked;
+        any other event is dropped (None). It keeps the epoch of the gateway that sent it: the host asks the leader
+        about an older one."""
         try:
             event = self._codec.decode(body)
         except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""Notes that all gateways share: kept in NATS, so that the next leader goes on where the one before stopped."""
+"""Notes that all gateways share, kept in NATS, so that the next leader continues where the one before stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ WAIT_S = 2.0
 
 
 class SharedNotes:
-    """The port ``Notes``. Each note carries the epoch of the gateway that kept it: a later one's is never replaced."""
+    """Implements ``Notes``. Each note carries the epoch of the gateway that stored it: an earlier gateway cannot
+    replace a later one's."""
 
     def __init__(self, bucket: KeyBucket, leadership: Leadership, clock: Clock) -> None:
         self._bucket = bucket
@@ -29,7 +30,7 @@ class SharedNotes:
 
     @classmethod
     async def opened(cls, bus: Bus, leadership: Leadership, clock: Clock) -> SharedNotes:
-        """Waits until NATS answers."""
+        """The notes, once NATS answers."""
         while True:
             try:
                 return cls(await bus.bucket(NOTES_BUCKET), leadership, clock)
@@ -64,7 +65,7 @@ class SharedNotes:
         raise StoreError("others change the same note")
 
     async def _read(self, name: str) -> tuple[int, str]:
-        """(the epoch that kept it, its value)"""
+        """(epoch of the gateway that stored it, its value)"""
         try:
             found = await self._bucket.get(_key(name))
         except BusError as error:
@@ -75,5 +76,5 @@ class SharedNotes:
 
 
 def _key(name: str) -> str:
-    """As a key may be."""
+    """The name in the characters that a key may have."""
     return name.encode().hex()

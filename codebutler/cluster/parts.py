@@ -1,4 +1,4 @@
-"""A body that is larger than a message of NATS may be, in several messages."""
+"""Bodies that are too large for one NATS message, split into several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import uuid4
 from nats.aio.msg import Msg
 
 PART_BYTES = 700 * 2**10
-"""Below the 1 MiB that a NATS server takes unless it is configured otherwise."""
+"""Below a NATS server's default limit of 1 MiB."""
 PARTS = "Cb-Part"
 PART = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
 
@@ -23,8 +23,8 @@ def pieces_of(body: bytes, part_bytes: int) -> list[tuple[bytes, dict[str, str]]
 
 
 class BodyParts:
-    """Collects the messages of large bodies. What does not make sense is taken for a whole body, which nobody can
-    read."""
+    """Collects the messages of large bodies. A message with invalid headers counts as a whole body, which then cannot
+    be decoded."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[int, Msg]] = {}

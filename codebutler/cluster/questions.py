@@ -1,4 +1,4 @@
-"""What hosts ask the gateway, answered at once: beats, threads, and files piece by piece."""
+"""Answers the hosts' questions at once: beats, threads, and files piece by piece."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from codebutler.supervisor.port import Services
 PIECE_WAIT_S = 3.0
 FORGOTTEN_S = 60.0
 DOWNLOADS = 32
-"""At once for one host; the next one waits."""
+"""The most downloads at once for one host; the next one waits."""
 
 log = logging.getLogger("codebutler.cluster")
 
 
 class HostDownload:
-    """A file on its way to a host, no faster than it asks. One that nobody asks for any more ends."""
+    """A file on its way to a host, as fast as the host asks for pieces; it ends if the host stops asking."""
 
     def __init__(self) -> None:
         self.pieces: asyncio.Queue[FilePiece | NotDone] = asyncio.Queue(1)
@@ -55,7 +55,7 @@ class HostDownload:
         self.ended = False
 
     async def run(self, services: Services, repo: RepoSettings, file_id: str, epoch: int) -> None:
-        """Fetch it. Its end is a piece, too."""
+        """Fetch the file. Its end, or the error, is the last piece."""
         end: FilePiece | NotDone
         try:
             told = await services.fetch(
@@ -73,7 +73,7 @@ class HostDownload:
             await self.pieces.put(piece)
 
     async def piece(self, number: int) -> FilePiece | NotDone | None:
-        """None if it is not there yet."""
+        """The piece; None if it has not arrived yet."""
         if number == self.number:
             return self.given
         try:
@@ -86,7 +86,7 @@ class HostDownload:
 
 
 class HostQuestions:
-    """``repos`` are those of a host; ``heard`` takes each beat."""
+    """Answers hosts' questions. ``repos`` returns a host's repositories; ``heard`` gets each beat."""
 
     def __init__(
         self,
@@ -104,15 +104,15 @@ class HostQuestions:
         self._repos = repos
         self._heard = heard
         self.misfits: dict[str, str] = {}
-        """Why hosts are not served whose version does not fit."""
+        """Hosts that are not served because their version does not fit, each with the reason."""
         self._states = 0
         self._totals: dict[tuple[str, str], dict[str, TotalUse]] = {}
-        """By host and assignment, in this state."""
+        """The totals in this state, by host and assignment."""
         self._downloads: dict[tuple[str, str], HostDownload] = {}
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
     async def answered(self, host: str, body: bytes) -> bytes | None:
-        """The answer, None if there is none. A host that sends what nobody can read is named once a minute."""
+        """The answer, None if there is none. An unreadable question is logged, at most once a minute for each host."""
         try:
             reply = await self.answer(host, self._question.decode(body))
         except (ProtocolError, BusError) as error:
@@ -122,7 +122,7 @@ class HostQuestions:
         return encode(reply) if reply is not None else None
 
     async def answer(self, host: str, question: HostQuestion) -> Reply | None:
-        """None while we do not lead: another gateway answers."""
+        """The answer; None while we do not lead, since another gateway answers then."""
         if not self._authority.is_held:
             return None
         if isinstance(question, Beat):
@@ -136,12 +136,12 @@ class HostQuestions:
         return await self._thread(repo, question)
 
     def use_changed(self) -> None:
-        """Hosts have to hear what all repositories use."""
+        """The use has changed: hosts have to learn the new totals."""
         self._states += 1
         self._totals.clear()
 
     async def close(self) -> None:
-        """Give up what is on its way."""
+        """Cancel all downloads."""
         await self._tasks.close(0)
 
     async def _beat(self, host: str, beat: Beat) -> Reply:
@@ -204,7 +204,7 @@ class HostQuestions:
         return piece or NotDone(epoch=epoch, code="wait", text="")
 
     async def _download(self, key: tuple[str, str], repo: RepoSettings, file_id: str, epoch: int) -> None:
-        """Keep its end for a while, in case that the host has not heard it."""
+        """Keep its end for a while, in case the host did not get it."""
         download = self._downloads[key]
         try:
             await download.run(self._services, repo, file_id, epoch)
@@ -223,5 +223,5 @@ class HostQuestions:
 
 
 def digest_of(repos: tuple[RepoSettings, ...]) -> str:
-    """The same for the same assignment."""
+    """A digest of an assignment, the same whenever the assignment is."""
     return sha256(msgpack.encode(repos)).hexdigest()

@@ -1,4 +1,4 @@
-"""What a cluster's NATS servers say of themselves, and of what they keep. Raises CodeButlerError."""
+"""What a cluster's NATS servers report about themselves and their streams. Raises CodeButlerError."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ANSWERS_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server says of itself. ``ahead_s``: of this machine's clock. ``stores``: it keeps streams at all;
-    ``is_synced``: it acknowledges a message once it is on disk. ``lacks``: what it does not have yet of all that it
-    should keep, "" if it has everything. The leader of a stream may call a copy current that was wiped a moment ago;
-    that server itself does not."""
+    """What a server reports about itself. ``ahead_s``: how far its clock is ahead of this machine's. ``stores``: it
+    keeps streams at all; ``is_synced``: it acknowledges a message once it is on disk. ``lacks``: the data that it
+    should have and does not have yet, "" if it has everything. A stream's leader may call a copy current that was wiped
+    a moment ago; the server with that copy does not."""
 
     name: str
     version: str
@@ -37,8 +37,8 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFacts:
-    """``replicas``: on how many servers it should be; ``behind``: those that do not have all of it now, with one of
-    them where none is named yet."""
+    """``replicas``: on how many servers it should be; ``behind``: the servers that do not have all of it now, "another
+    server" for each without a name."""
 
     name: str
     replicas: int
@@ -118,8 +118,8 @@ class _StreamList(Struct):
 
 
 async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[ServerFacts, ...]:
-    """What each server says, by name; after ``wanted`` answers, or ANSWERS_S. ``system``: a connection that may ask.
-    Raises CodeButlerError."""
+    """What each server reports, by name; returns after ``wanted`` answers, or ANSWERS_S. ``system``: a connection that
+    may ask servers. Raises CodeButlerError."""
     try:
         states = await _asked(system, clock, "VARZ", wanted)
         healths = await _asked(system, clock, "HEALTHZ", len(states))
@@ -141,7 +141,7 @@ async def _asked(system: Client, clock: Clock, what: str, wanted: int) -> dict[b
             while len(found) < wanted:
                 message = await subscription.next_msg(timeout=ANSWERS_S)
                 if not message.data:
-                    break  # the server's own answer: we may not ask
+                    break  # the server's own answer: we are not allowed to ask
                 found[message.data] = asked_at + (clock.now() - asked_at) / 2
     await subscription.unsubscribe()
     return found
@@ -170,7 +170,7 @@ def _server(body: bytes, here: datetime, lacks: Mapping[str, str]) -> ServerFact
 
 
 async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
-    """What is kept, and where. Raises CodeButlerError."""
+    """All streams, and which servers have them. Raises CodeButlerError."""
     found: list[_StreamState] = []
     try:
         while True:
@@ -190,7 +190,7 @@ async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
 def _stream(stream: _StreamState) -> StreamFacts:
     group = stream.cluster or _Group(leader="the only server")
     behind = sorted(peer.name for peer in group.replicas if peer.offline or not peer.current)
-    # Its leader does not list a server that has not begun with it.
+    # Its leader does not list a server that has not begun to copy it.
     unlisted = stream.config.num_replicas - 1 - len(group.replicas)
     return StreamFacts(
         name=stream.config.name,

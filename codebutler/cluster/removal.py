@@ -1,4 +1,4 @@
-"""What becomes of what waited for a host that is removed from the cluster: it is counted, told, and deleted."""
+"""Removes a host's streams from the cluster: its waiting events and calls are counted, reported, and deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("codebutler.cluster")
 
 
 async def emptied(bus: Bus, host: str) -> HostRemoved:
-    """Count what its streams hold, and delete it. Its credential has to be dead. Raises BusError."""
+    """Count the messages in its streams, and delete them. Its credential must be revoked already. Raises BusError."""
     events = events_to(host, "")
     subjects = await bus.counts(stream_in(host), f"{events}>")
     calls = await bus.counts(stream_out(host), ">")
@@ -49,7 +49,7 @@ class Removals:
         self._codec: ClusterCodec[HostRemoved] = ClusterCodec(HostRemoved)
 
     async def told(self, _subject: str, body: bytes) -> bytes | None:
-        """Of a command at this machine: no host can reach this."""
+        """Handle the message of a command on this machine: no host can send one here."""
         if not self._authority.is_held:
             return None
         try:

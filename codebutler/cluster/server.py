@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 MINIMUM = (2, 12, 3)
-"""Older ones cannot sync each message, or lose what they have synced."""
+"""Older versions cannot sync each message, or lose synced messages."""
 MAX_PAYLOAD_BYTES = 8 * 2**20
 SYNC = "5s"
-"""How often servers compare whom they know: one that was down meanwhile then learns who was removed."""
+"""How often servers compare the accounts they know: one that was down then learns who was removed."""
 PORT = 4222
 ROUTES_APART = 2000
-"""Between a server's port for clients and the one for the other servers."""
+"""The distance between a server's port for clients and its port for other servers."""
 ROUTE_PINGS = {"ping_interval": "5s", "ping_max": 2}
-"""How servers find out that they no longer hear each other; else it takes them minutes."""
+"""With these, servers notice within seconds that they no longer hear each other. Their defaults take minutes."""
 CERTIFICATE, CERTIFICATE_KEY, CA, CLIENT_CA = "server.pem", "server-key.pem", "ca.pem", "client-ca.pem"
-"""Files beside the configuration."""
+"""The names of files next to the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What servers need to know of everybody: signed claims. ``accounts`` by public key; a host's come later, and
-    need no restart."""
+    """The signed claims by which servers know the members. ``accounts`` by public key; hosts' accounts are added later,
+    without a restart."""
 
     operator: str
     system: str
@@ -33,13 +33,13 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class NatsNode:
-    """One of the servers: where it is for everybody else."""
+    """One of the servers, and its address for everybody else."""
 
     host: str
     port: int = PORT
 
     def url(self, *, encrypted: bool) -> str:
-        """For clients."""
+        """The URL for clients."""
         return f"{'tls' if encrypted else 'nats'}://{self.host}:{self.port}"
 
 
@@ -55,7 +55,8 @@ def objection(version: tuple[int, int, int], max_payload_bytes: int) -> str:
 def server_config(
     trust: Trust, *, listen: str, directory: str, encrypted: bool = False, client_ca: bool = False
 ) -> dict[str, Any]:
-    """For ``nats-server -c``, as JSON, which is one of its forms. Paths are relative to where it is started."""
+    """The configuration for ``nats-server -c``, as JSON, which it accepts. Paths are relative to the directory it is
+    started in."""
     tls: dict[str, object] = {"tls": _tls(client_ca=client_ca)} if encrypted else {}
     return {
         "listen": listen,
@@ -70,7 +71,7 @@ def server_config(
 
 
 def routes_config(node: NatsNode, nodes: tuple[NatsNode, ...], *, encrypted: bool) -> dict[str, object]:
-    """What one of several servers needs, too: its name, and the others."""
+    """The additional settings of one of several servers: its name, and the other servers."""
     others = [f"nats-route://{each.host}:{each.port + ROUTES_APART}" for each in nodes if each != node]
     files = {"cert_file": CERTIFICATE, "key_file": CERTIFICATE_KEY, "ca_file": CA}
     tls: dict[str, object] = {"tls": {**files, "verify": True}} if encrypted else {}
@@ -93,7 +94,7 @@ def _tls(*, client_ca: bool) -> dict[str, object]:
 
 
 def written(config: Mapping[str, object]) -> bytes:
-    """As a file."""
+    """The configuration as a file's content."""
     return json.dumps(config, indent=2).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The host's side of the seam: what its workers ask of the parent, asked of the gateway."""
+"""The host's view of its gateway: its workers' requests to the parent, passed on to the gateway."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News as Reported
 
 WAITS = 10
-"""Questions for one piece of a file, each waiting some seconds."""
+"""How often to ask for one piece of a file; each question waits some seconds."""
 FENCED = "this host's lease has expired"
 
 
 @dataclass
 class Standing:
-    """What this process of a host was granted, and by which gateway. ``valid_until_s`` is of ``Clock.boottime``."""
+    """The lease that this process of a host was granted, and by which gateway. ``valid_until_s`` is a
+    ``Clock.boottime``."""
 
     host: str
     instance: str
@@ -58,7 +59,7 @@ class Standing:
 
 
 class HostServices:
-    """The port ``Services``. Log and audit log are this machine's own: ``log`` and ``audit`` write them."""
+    """Implements ``Services``. Log and audit log are this machine's own: ``log`` and ``audit`` write them."""
 
     def __init__(
         self,
@@ -75,14 +76,14 @@ class HostServices:
         """Called with a repository that has used something."""
         self.runs: Mapping[str, str] = {}
         self.on_runs: Callable[[], None] = lambda: None
-        """Called when the gateway has said which runs it knows."""
+        """Called when the gateway has reported which runs it knows."""
         self.on_sent: Callable[[str], None] = lambda _: None
-        """Called with a repository that has said something, or ended a run."""
+        """Called with a repository that has sent an operation, reported its use or ended a run."""
         self._bus = bus
         self._standing = standing
         self._answers: dict[str, asyncio.Future[CallAnswer]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By repository: a publication that is repeated must not be overtaken by the next one."""
+        """A lock for each repository: while a publication is repeated, the next one must not overtake it."""
         self._stored: dict[int, asyncio.Event] = {}
         self._latest: dict[tuple[str, type[Reported]], tuple[RepoSettings, Reported]] = {}
         self._tasks = Tasks(lambda name, error: self.log("", "ERR", f"{name} failed: {error!r}"))
@@ -121,11 +122,11 @@ class HostServices:
             number += 1
 
     def total(self, repo: RepoSettings) -> TotalUse | None:
-        """As the gateway says; without a budget of its own, what the other repositories of this host have used."""
+        """As the gateway reports it; if it reports nothing, what the other repositories of this host have used."""
         return self.totals.get(repo.name) or self.total_here(repo)
 
     def show(self, repo: RepoSettings, news: Reported) -> None:
-        """Best effort."""
+        """Report it to the gateway once; nobody repeats it if it is lost."""
         if isinstance(news, Budget | Overview):
             self._latest[repo.name, type(news)] = repo, news
         if isinstance(news, Budget):
@@ -160,11 +161,11 @@ class HostServices:
         )
 
     def runs_known(self, repo: RepoSettings) -> str | None:
-        """As the gateway says."""
+        """As the gateway reports it."""
         return self.runs.get(repo.name)
 
     async def settle(self, seq: int) -> None:
-        """The event that came as ``seq`` is on this disk."""
+        """The event that came as ``seq`` is in its worker's store."""
         if (event := self._stored.get(seq)) is not None:
             event.set()
 
@@ -175,7 +176,8 @@ class HostServices:
     # For the link
 
     async def call(self, call: Call) -> CallAnswer:
-        """Returns when the gateway has done it, however long that takes. Raises ChatError if it failed."""
+        """Make a call; returns when the gateway has carried it out, however long that takes. Raises ChatError if it
+        failed."""
         answer: asyncio.Future[CallAnswer] = asyncio.get_running_loop().create_future()
         self._answers[call.call] = answer
         try:
@@ -193,26 +195,26 @@ class HostServices:
         return answered
 
     def answered(self, answer: CallAnswer) -> None:
-        """Of a call that an earlier process made, nobody waits for it: its worker asks again, unsure."""
+        """Take an answer. If an earlier process made the call, nobody waits: its worker asks again, as unsure."""
         waiting = self._answers.get(answer.call)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
     def stored(self, seq: int) -> asyncio.Event:
-        """Set by ``settle``."""
+        """An event that ``settle`` sets."""
         return self._stored.setdefault(seq, asyncio.Event())
 
     def forget(self, seq: int) -> None:
-        """It is acknowledged, or will come again."""
+        """Forget an event's place: it is acknowledged, or will come again."""
         self._stored.pop(seq, None)
 
     def tell_again(self) -> None:
-        """Another gateway does not know how things stand."""
+        """Send the latest reports again, to a gateway that does not know them."""
         for repo, news in list(self._latest.values()):
             self.show(repo, news)
 
     async def close(self) -> None:
-        """Give up what is on its way."""
+        """Cancel everything in progress."""
         await self._tasks.close(0)
 
     async def _piece(self, repo: str, request: str, file_id: str, number: int) -> FilePiece:

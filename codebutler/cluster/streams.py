@@ -1,4 +1,4 @@
-"""JetStreams on as many servers as there are, up to three: made there, and moved there when servers are added."""
+"""JetStream streams on as many servers as there are, up to three: created there, and spread when servers are added."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from codebutler.cluster.buckets import BusError, cancellable
 from codebutler.cluster.membership import SAFE
 
 TOO_MANY = (10005, 10023, 10074)
-"""The server's numbers for: no suitable peers, no room on them, no replicas without a cluster."""
+"""The server's error codes for: no suitable peers, no room on them, no replicas without a cluster."""
 STREAM_IS_OTHERWISE = 10058
-"""For a stream of that name with another configuration."""
+"""The error code for an existing stream with another configuration."""
 OURS = ("CB_", "KV_CB_")
 
 log = logging.getLogger("codebutler.cluster")
 
 
 class JetStreams:
-    """``replicas``: on how many servers; 0 = on three, or on one where there are not three."""
+    """Creates and spreads streams and buckets. ``replicas``: on how many servers; 0 = on three, or on one if there are
+    fewer than three."""
 
     def __init__(self, jetstream: JetStreamContext, replicas: int) -> None:
         self._jetstream = jetstream
         self._choices = (replicas,) if replicas else (SAFE, 1)
 
     async def ensure(self, config: api.StreamConfig) -> None:
-        """Make the stream unless it is there as wanted. Raises NatsError."""
+        """Create the stream unless it exists with this configuration. Raises NatsError."""
         for replicas in self._choices:
             try:
                 await self._ensured(config, replicas)
@@ -52,7 +53,7 @@ class JetStreams:
             await self._jetstream.update_stream(config.evolve(num_replicas=most))
 
     async def bucket(self, config: api.KeyValueConfig) -> None:
-        """Make the bucket unless it is there. Raises NatsError."""
+        """Create the bucket unless it exists. Raises NatsError."""
         with contextlib.suppress(NotFoundError):
             await self._jetstream.key_value(config.bucket)
             return
@@ -77,7 +78,7 @@ class JetStreams:
             await cancellable(self._jetstream.stream_info(f"KV_{bucket}"))
 
     async def spread(self) -> int:
-        """Move what is on fewer servers than there can be; returns how many streams were. Raises BusError."""
+        """Spread streams that are on fewer servers than possible; returns how many there were. Raises BusError."""
         moved = 0
         for info in await self._all():
             if (info.config.num_replicas or 1) >= self._choices[0]:

@@ -11,12 +11,12 @@ NOTES_BUCKET = "CB_NOTES"
 TAKEN_BUCKET = "CB_TAKEN"
 ANSWERS = "answers"
 REMOVALS = "cb.removed"
-"""Where a command at the gateway says that it has removed a host. No host's account knows of it."""
+"""Where a command on the gateway's machine reports that it has removed a host. No host's account has this subject."""
 GATEWAY = "gateway"
 
 
 def token(repo: str) -> str:
-    """A repository's name as one token of a subject and as a consumer's name, which hold no dot."""
+    """A repository's name as one token of a subject and as a consumer's name, which must not contain a dot."""
     return repo.replace(".", "=")
 
 
@@ -31,12 +31,12 @@ def answers_to(host: str) -> str:
 
 
 def calls_of(host: str, repo: str) -> str:
-    """Where a host says what its repository wants done."""
+    """Where a host sends its repository's calls."""
     return f"cb.out.{host}.{token(repo)}"
 
 
 def news_of(host: str) -> str:
-    """Where a host shows what is going on, which nobody keeps."""
+    """Where a host reports current activity, which is not stored."""
     return f"cb.news.{host}"
 
 
@@ -51,17 +51,17 @@ def orders_to(host: str) -> str:
 
 
 STAND_BY = "cb.standby"
-"""Where a gateway that does not lead says so."""
+"""Where a gateway reports that it stands by."""
 
 
 def told_by(host: str, order: str) -> str:
-    """Where a host answers that order of the gateway: of all that crosses from one account to another, the server
-    leads only the answers to a host's own questions back."""
+    """Where a host answers that order of the gateway. Between accounts, the server routes only the answers to a host's
+    own questions automatically."""
     return f"cb.told.{host}.{order}"
 
 
 def answers_of(subject: str, order: str) -> str:
-    """Where the answer to a question at ``subject`` is to go; "" for the sender's own inbox."""
+    """Where the answer to a question at ``subject`` goes; "" for the sender's own inbox."""
     host = subject.removeprefix(orders_to(""))
     return told_by(host, order) if host != subject else ""
 
@@ -89,13 +89,14 @@ HOST_SERVICES = (
     "$JS.API.CONSUMER.MSG.NEXT.*.*",
     "$JS.ACK.>",
 )
-"""What the gateway's account offers to those of hosts. Each of them imports its part: ``host_services``."""
+"""The subjects that the gateway's account offers to the hosts' accounts. Each host imports its part:
+``host_services``."""
 
 
 def host_services(host: str) -> tuple[str, ...]:
-    """Where a host's account can send what leaves it; all else that it sends stays inside.
+    """The only subjects on which a host's messages leave its own account.
 
-    It cannot make a consumer or read a stream by sequence: the server would then send it what it may not have.
+    It cannot create a consumer or read a stream by sequence: the server would then send it other hosts' messages.
     """
     return (
         calls_of(host, ">"),

@@ -1,5 +1,5 @@
-"""The chats that a home serves, a repository's place in one, and which part of a configuration workers and hosts are
-told. Pure."""
+"""The chats that a home serves, a repository's place in one, and which part of a configuration workers and hosts get.
+Pure."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def without_chats(config: Config) -> Config:
 
 
 def without_tokens(config: Config) -> Config:
-    """As a worker is told it: of the chats only its own place, and who may speak there."""
+    """The configuration for a worker: of the chats only its own place, and who may speak there."""
     chats = {each.key: each.alone for each in config.chats}
     return replace(config, metrics=MetricsSection(), tracing=TracingSection(), **chats)
 
 
 def assigned(repo: RepoSettings) -> RepoSettings:
-    """What a host is told of its repository: who may speak, where, who decides, and the budget of all repositories
-    together. The gateway's keys stay there."""
+    """The settings that a host gets for its repository: who may speak, where, who decides, and the budget of all
+    repositories together. The gateway's keys stay on the gateway."""
     chats = {each.key: getattr(repo.config, each.key).alone for each in SECTIONS}
     told = replace(
         Config(),
@@ -54,7 +54,8 @@ def assigned(repo: RepoSettings) -> RepoSettings:
 
 
 def combined(here: Config, given: Config) -> Config:
-    """The host's own configuration with what it was told. What a shell may be given stays the host's own decision."""
+    """The host's own configuration with the gateway's settings. Which shell commands are allowed stays the host's own
+    decision."""
     chats = {each.key: getattr(given, each.key) for each in SECTIONS}
     patterns = here.authorization
     rules = replace(given.authorization, blocklist=patterns.blocklist, allowlist=patterns.allowlist)

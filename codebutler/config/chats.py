@@ -41,8 +41,9 @@ class ChatSection(Section, frozen=True):
     one chat is one of another. ``place_field`` and ``place_name_field`` are the attributes for the repository's place;
     ``place_sign`` stands before such names where people read them.
     ``person_id`` is a pattern of a person's id, ``person_like`` one of what passes for such an id in a name;
-    ``person_words``: how people name somebody to us. ``token_starts``: how its tokens begin, where that tells them from
-    all other words; ``token_kinds``: what begins so. ``patterns``: what was expected of a value, in words.
+    ``person_words``: how people name somebody to us. ``token_starts``: how its tokens begin, if that distinguishes them
+    from all other words; ``token_kinds``: what each beginning means. ``patterns``: what was expected of a value, in
+    words.
     """
 
     title: ClassVar[ChatName]
@@ -167,7 +168,7 @@ class SlackSection(ChatSection, frozen=True):
 
     @classmethod
     def message_url(cls, channel: ConversationRef, ref: str, home: str) -> str:
-        """Without ``home`` an address that leads into whatever workspace the reader is signed in to."""
+        """Without ``home``, an address that leads into the workspace that the reader is signed in to."""
         place = f"{(home or 'https://slack.com').rstrip('/')}/archives/{channel}"
         return f"{place}/p{ref.replace('.', '')}" if ref else place
 
@@ -213,12 +214,12 @@ class TelegramSection(ChatSection, frozen=True):
 
     @classmethod
     def named(cls, id: ConversationRef | PersonRef) -> int:  # noqa: A002 - a place's or a person's
-        """Raises ValueError if it is no number."""
+        """The ID in the form of a file. Raises ValueError if it is not a number."""
         return int(id.removeprefix(cls.prefix))
 
     @classmethod
     def message_url(cls, channel: ConversationRef, ref: str, home: str) -> str:  # noqa: ARG003 - it is the same for all
-        """Only messages of a supergroup have one."""
+        """As in ``ChatSection``; only messages of a supergroup have an address."""
         group = re.fullmatch(rf"{cls.prefix}-100([0-9]+)", channel)
         number = re.fullmatch("0*([0-9]{1,16})", ref or "1")
         return f"https://t.me/c/{group[1]}/{number[1]}" if group and number else ""

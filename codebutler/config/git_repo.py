@@ -218,8 +218,8 @@ def unreachable_because(path: Path, owner: Owner) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``host`` includes its port; ``path`` has no leading slash and no ``.git``. ``login``: what precedes the host,
-    with its ``@``."""
+    """A remote repository's URL. ``host`` includes its port; ``path`` has no leading slash and no ``.git``. ``login``:
+    what precedes the host, with its ``@``."""
 
     kind: Literal["https", "ssh"]
     login: str
@@ -233,7 +233,7 @@ class Address:
 
 
 def address_in(url: str) -> Address | None:
-    """None for anything else."""
+    """The address that a URL names; None for anything else."""
     for pattern in (_HTTPS, _SSH, _SCP):
         is_fit = url.isprintable() and "::" not in url and ("://" in url) == (pattern is not _SCP)
         if is_fit and (found := pattern.fullmatch(url)):

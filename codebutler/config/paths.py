@@ -18,7 +18,7 @@ PRIVATE_DIR = ".codebutler"
 
 @dataclass(frozen=True)
 class Home:
-    """``$CODEBUTLER_HOME``: one installation, one supervisor. Mode 0700, its files 0600."""
+    """The files in ``$CODEBUTLER_HOME``: one installation, one supervisor. Mode 0700, its files 0600."""
 
     root: Path
 
@@ -52,7 +52,7 @@ class Home:
 
     @property
     def hosted_runs(self) -> Path:
-        """What hosts have told a gateway of their runs."""
+        """The rows that hosts have reported to a gateway about their runs."""
         return self.root / "hosted-runs.db"
 
     @property

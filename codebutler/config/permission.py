@@ -34,12 +34,11 @@ Action = (
     | Literal["ask", "skill", "decide", "answer", "type", "continue", "undo", "commit", "merge", "remember"]
     | Literal["push", "loosen", "new", "move"]
 )
-"""``see`` a repository and be heard as background; say a ``command``; ``press`` a button and ``retract`` a message,
-whatever they are about; ``ask`` an agent, have it use a ``skill``, ``decide`` what it wants to do, ``answer`` its
-question, ``type`` into its program, let its work ``continue``, ``undo`` or ``commit`` it, ``merge`` or discard its
-branch, let it ``remember``; ``push`` what was committed, with the owner's credentials; let it work in a mode that asks
-less than the configured one (``loosen``); make a ``new`` repository; ``move`` one to another host; ``amend`` what
-was said."""
+"""``see`` a repository and be quoted as background; use a ``command``; ``press`` a button and ``retract`` a message,
+whatever they are about; ``ask`` an agent, have it use a ``skill``, ``decide`` about its requests, ``answer`` its
+question, ``type`` into its program, ``continue``, ``undo`` or ``commit`` its work, ``merge`` or discard its branch, let
+it ``remember``; ``push`` commits with the owner's credentials; let an agent work in a mode that asks less than the
+configured one (``loosen``); create a ``new`` repository; ``move`` one to another host; ``amend`` a message."""
 
 Prefixes = tuple[str, ...]
 ANY_AGENT: Prefixes = ("*",)
@@ -48,11 +47,10 @@ ANY_AGENT: Prefixes = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What an action takes besides being one of ``allowedUsers``. ``rule``: where there are ``authorization.rules``,
-    one for the channel, and for the agent too where it is "agent". ``patterns``: those of the configuration let a shell
-    have the text. ``own``: only who said it. ``named``: one of ``authorization.mayLoosen``. ``listed``: one of
-    ``newRepos.allow``. ``what``: its words in a
-    refusal."""
+    """What an action requires besides being one of ``allowedUsers``. ``rule``: if there are ``authorization.rules``,
+    one that allows the channel or, with "agent", the channel and the agent. ``patterns``: the configuration's patterns
+    must allow a shell's text. ``own``: only the author. ``named``: only those in ``authorization.mayLoosen``.
+    ``listed``: only those in ``newRepos.allow``. ``what``: the action in the words of a refusal."""
 
     rule: Literal["", "channel", "agent"] = "channel"
     patterns: bool = False
@@ -110,8 +108,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``reason`` is for the audit log; ``told`` is what the refused person reads. ``is_strangers``: the
-    person may do nothing here."""
+    """The answer of ``may``. ``reason`` is for the audit log; ``told`` is the text for a refused person.
+    ``is_strangers``: the person may do nothing here."""
 
     allowed: bool
     reason: str
@@ -215,7 +213,7 @@ def _stranger(user: PersonRef, config: Config) -> Decision:
 
 
 def _unruled(needs: Needs, place: Where) -> Decision:
-    """For a person who may do other things, or the same elsewhere."""
+    """Refuse a person who may do other things here, or the same elsewhere."""
     is_named = needs.rule == "agent" and place.prefixes != ANY_AGENT
     what = needs.what or (f"use `{place.prefixes[-1]}:`" if is_named else "do that")
     told = f"You are not authorized to {what} here: its owner can allow it in `authorization.rules`."

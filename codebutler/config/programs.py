@@ -63,14 +63,14 @@ def asks_model(config: Config, agent: str) -> bool:
 
 
 def is_headless(rule: CommandRule) -> bool:
-    """The rule makes any program an agent that is given a prompt and prints an answer. Claude Code and our own agent,
-    which have rules of this mode too, are reached in ways of their own."""
+    """Whether the rule makes a program an agent that gets a prompt and prints an answer. Claude Code and our own agent
+    have rules of this mode too, but separate backends."""
     return rule.mode == "headless" and rule.prefix not in ("claude", NATIVE_PREFIX)
 
 
 def agents_of(config: Config) -> tuple[str, ...]:
-    """Who can answer plain messages: our own agents, and those that `commands` adds; not one whose prefix a program
-    has taken."""
+    """The agents that can answer plain messages: our own and those that `commands` adds, except those whose prefix
+    starts a program."""
     added = [rule.prefix for rule in config.commands if rule.mode == "acp" or is_headless(rule)]
     return tuple(
         name for name in dict.fromkeys((*get_args(AgentName), *added)) if program_of(config, name) is None
@@ -91,7 +91,7 @@ def successor_of(config: Config) -> str:
 
 
 def is_session(config: Config, prefix: str) -> bool:
-    """People type into it, so it may start without a text."""
+    """Whether people type into it, so that it may start without a text."""
     rule = program_of(config, prefix)
     return rule is not None and rule.mode == "interactive"
 
@@ -153,7 +153,7 @@ def _fits(patterns: tuple[str, ...], command: str) -> bool:
 
 def _compiled(pattern: str) -> Any:
     """RE2 itself caches the most recent ones."""
-    import re2  # a few MB, which who tries no pattern does not need
+    import re2  # a few MB, not needed without patterns
 
     options = re2.Options()
     options.log_errors = False  # its own lines on stderr

@@ -27,7 +27,7 @@ IGNORE_ALL = b"*\n"
 
 
 def refuse_unfit(registry: Registry, where: Home, entry: RepoEntry) -> None:
-    """Raises CodeButlerError for whatever keeps the repository from being served, and if it is registered already.
+    """Raises CodeButlerError if anything prevents serving the repository, or if it is registered already.
     Its own config is not checked."""
     root = Path(entry.path)
     _refuse_home_within(root, where)
@@ -49,7 +49,7 @@ def register(
     """Write ``layer`` with its channel (named ``channel``) into the prepared private directory, register the
     repository and trust that file. Returns the entry as stored, and the guarded keys that prevent trust: git tracks
     the file, so they came with the repository. Raises CodeButlerError."""
-    if entry.channel_id:  # a host's repositories have none: its gateway says where they are spoken to
+    if entry.channel_id:  # a host's repositories have none: its gateway has their channels
         name_channel(layer, entry.channel_id, channel.removeprefix("#"))
     if agent:
         put(layer, ("agent", "default"), agent)
@@ -80,13 +80,15 @@ def encode(layer: dict[str, Any]) -> bytes:
 
 
 def _refuse_roots_own(root: Path) -> None:
-    """No agent could ever start there: better to say so now than at the first message."""
+    """Raises CodeButlerError for root's repository: no agent could start there, so say it now, not at the first
+    message."""
     if os.geteuid() == 0 and Owner.at(root).is_root:
         raise ConfigError(ROOTS_OWN.format(repo=root))
 
 
 def _refuse_home_within(root: Path, where: Home) -> None:
-    """An agent may write in its repository, so the tokens and the registry must not be in it."""
+    """Raises CodeButlerError if the home is in the repository: agents may write there, so tokens and registry must not
+    be there."""
     if where.root.resolve().is_relative_to(root):
         raise ConfigError(
             f"{where.root} lies within {root}, where agents may write: "
@@ -95,7 +97,8 @@ def _refuse_home_within(root: Path, where: Home) -> None:
 
 
 def _refuse_foreign_store(root: Path) -> None:
-    """A store holds turns to run and messages to post: nobody here asked for one that came with the repository."""
+    """Raises CodeButlerError for a store that came with the repository: it could hold turns to run and messages to
+    post."""
     if is_tracked(root, ".codebutler/store.db*"):
         raise ConfigError(
             f"git tracks a store.db in {root}/.codebutler, so it came with the repository: remove it with "

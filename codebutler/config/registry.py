@@ -55,7 +55,7 @@ class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def host(self) -> str:
-        """The host of a cluster that has it; "" for a repository on this machine."""
+        """The host that the repository is on; "" for one on this machine."""
         return host_in(self.path)
 
 
@@ -114,7 +114,7 @@ def parse_registry(data: bytes, source: str) -> RepoEntries:
 
 
 def add(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
-    """With one more. Raises RegistryError if its name, path or channel is taken, or its name is invalid."""
+    """The entries with one more. Raises RegistryError if its name, path or channel is taken, or its name is invalid."""
     if not _NAME.fullmatch(entry.name) or entry.name in _RESERVED:
         raise RegistryError(
             f"{entry.name!r} cannot be a repository's name: use letters, digits, '.', '_' and '-' (--name)"
@@ -134,13 +134,13 @@ def add(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
 
 
 def remove(entries: RepoEntries, name: str) -> RepoEntries:
-    """Without the one of that name. Raises RegistryError if there is none."""
+    """The entries without the one of that name. Raises RegistryError if there is none."""
     gone = find(entries, name)
     return tuple(entry for entry in entries if entry is not gone)
 
 
 def replace(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
-    """With the one of that name replaced. Raises RegistryError if there is none or the channel is taken."""
+    """The entries with the one of that name replaced. Raises RegistryError if there is none or the channel is taken."""
     old = find(entries, entry.name)
     for other in entries:
         if other is not old:

@@ -42,7 +42,7 @@ Host = Annotated[str, Meta(pattern=HOST)]
 
 
 AgentName = Literal["claude", "kimi", "native", "rehearsal"]
-"""Our own; `commands` adds others."""
+"""The names of our own agents; `commands` adds others."""
 Prefix = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*\Z")]
 ON_LIMIT = r"^(wait|ask|agent [a-z][a-z0-9_-]*)\Z"
 PermissionMode = Literal["bypassPermissions", "acceptEdits", "ask", "plan"]
@@ -201,14 +201,14 @@ class ForgeSection(Section, frozen=True):
 
 
 class MemorySection(Section, frozen=True):
-    """``review``: what is learned from a conversation is kept at once, after a person's approval (``ask``),
+    """The memory. ``review``: facts learned from a conversation are kept at once, after a person's approval (``ask``),
     or not at all."""
 
     review: Literal["auto", "ask", "off"] = "auto"
 
 
 class SkillsSection(Section, frozen=True):
-    """``disabled``: names of skills that no agent gets."""
+    """The skills. ``disabled``: names of skills that no agent gets."""
 
     disabled: tuple[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")], ...] = ()
 
@@ -281,7 +281,7 @@ class SandboxSection(Section, frozen=True):
 
 
 class AuthorizationRule(Section, frozen=True):
-    """Who (``*`` = everybody in ``allowedUsers``) may use which prefixes in which channels."""
+    """Which people (``*`` = everybody in ``allowedUsers``) may use which prefixes in which channels."""
 
     channels: tuple[ConversationRef, ...]
     users: tuple[PersonRef, ...]
@@ -289,9 +289,9 @@ class AuthorizationRule(Section, frozen=True):
 
 
 class AuthorizationSection(Section, frozen=True):
-    """Who may use which agents, and RE2 patterns tried on what a shell is given: what fits ``blocklist`` is refused,
-    and if there is an ``allowlist``, what does not fit that. ``may_loosen``: whose runs may have a mode that asks less
-    than the configured one (``*`` = everybody in ``allowedUsers``)."""
+    """Who may use which agents, and RE2 patterns for the input of shells: a match in ``blocklist`` is refused, and so
+    is anything that does not match the ``allowlist``, if there is one. ``may_loosen``: whose runs may have a mode that
+    asks less than the configured one (``*`` = everybody in ``allowedUsers``)."""
 
     rules: tuple[AuthorizationRule, ...] = ()
     may_loosen: tuple[PersonRef, ...] = ()
@@ -307,9 +307,9 @@ class AuthorizationSection(Section, frozen=True):
 
 
 class ApprovalsSection(Section, frozen=True):
-    """``quorum``: how many different people have to allow a call that fits a pattern (some words of it);
-    whoever asked for it counts only with ``requester_votes``. ``operator``: the chat user at this machine's
-    terminal, "" = unknown. ``expiry_minutes``: an undecided call is refused after this long, 0 = never."""
+    """Who decides about calls. ``quorum``: how many different people have to allow a call that fits a pattern (some
+    words of it); the person who asked for it counts only with ``requester_votes``. ``operator``: the chat user at this
+    machine's terminal, "" = unknown. ``expiry_minutes``: an undecided call is refused after this long, 0 = never."""
 
     quorum: dict[Named, Annotated[int, Meta(ge=1, le=100)]] = field(default_factory=dict)
     requester_votes: bool = False
@@ -362,7 +362,7 @@ class Config(Section, frozen=True):
 
     @property
     def chats(self) -> tuple[ChatSection, ...]:
-        """Its section of each chat."""
+        """Its sections for all chats."""
         return tuple(getattr(self, each.key) for each in SECTIONS)
 
     @property

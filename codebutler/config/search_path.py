@@ -35,7 +35,7 @@ OWN_PROGRAMS = Path(".local/bin")
 
 
 async def search_path(env: Mapping[str, str], shell: Path | None, before: str = "") -> str:
-    """The PATH to look for programs in; that of ``env`` first, so that whoever starts us decides.
+    """The PATH to look for programs in; that of ``env`` first, so that the caller's settings win.
 
     Without a ``shell`` nobody is asked. ``before``: what was found the last time, for a shell that does not answer.
     """

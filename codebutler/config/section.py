@@ -35,7 +35,7 @@ class TracingSection(Section, frozen=True):
 
 class MetricsSection(Section, frozen=True):
     """Who may read ``/metrics`` on the dashboard's port: these addresses and networks, with the ``token`` if there is
-    one; nobody without an address and, beyond loopback, a token."""
+    one; without addresses nobody may, and clients beyond loopback need a token."""
 
     allow: tuple[Network, ...] = ()
     token: str = ""

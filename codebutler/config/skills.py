@@ -59,7 +59,7 @@ class FoundSkills:
     untrusted: tuple[str, ...] = ()
 
     def enabled(self, disabled: Iterable[str]) -> Mapping[str, Skill]:
-        """Without the disabled ones."""
+        """The skills without the disabled ones."""
         return {name: skill for name, skill in self.skills.items() if name not in set(disabled)}
 
 

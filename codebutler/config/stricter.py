@@ -114,7 +114,7 @@ def is_plain(pattern: str) -> bool:
 
 
 def _rules(ours: Sequence[JsonObject], theirs: Sequence[JsonObject]) -> list[JsonObject]:
-    """Rules that let people do only what both let them do; none = everybody everything."""
+    """Rules that allow only what both allow; no rules = everybody may do everything."""
     if not ours or not theirs or ours == theirs:
         return [*(ours or theirs)]
     if len(ours) * len(theirs) > RULES_AT_MOST:

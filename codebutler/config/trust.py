@@ -64,7 +64,8 @@ HOME_ONLY = frozenset(
         ),
     }
 )
-"""One connection to each chat, one place to listen at and one to make repositories in, one budget, for all of them."""
+"""Keys that count only in the home's file: all repositories share the chats' connections, the HTTP port, the directory
+for new repositories and the total budget."""
 
 
 def digest(data: bytes) -> str:
@@ -90,8 +91,9 @@ def strip_misplaced(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, .
 def tightened(
     safe: MergedLayers, claimed: MergedLayers, layer: Layer
 ) -> tuple[MergedLayers, tuple[str, ...], tuple[str, ...]]:
-    """(``safe``, which is without the guarded keys of an untrusted ``layer``, with what is stricter in ``claimed``,
-    which is with them; those keys, sorted; the guarded keys that are ignored, sorted)."""
+    """(``safe``, the configuration without the guarded keys of an untrusted ``layer``, plus the stricter values of
+    ``claimed``, the configuration with them; the keys that were stricter, sorted; the guarded keys that are ignored,
+    sorted)."""
     values = stricter(safe.values, claimed.values)
     provenance, applied, ignored = dict(safe.provenance), [], []
     for path, value in leaves(layer.values):

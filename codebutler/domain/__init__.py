@@ -1,1 +1,1 @@
-"""What every room uses: events, messages, commands, errors, time. Pure except for the clock."""
+"""What every package uses: events, messages, commands, errors, time. Pure except for the clock."""

@@ -1,7 +1,7 @@
 """Messages by meaning: text, buttons, choices and cards. Each chat decides how they look.
 
-Text is Markdown (see ``codebutler.text.markup``). Imports nothing of ours. Both processes and the chats know
-buttons by their ``action_id``: these are part of the contract.
+Text is Markdown (see ``codebutler.text.markup``). Of our own modules, it imports only ``refs``. Both processes and the
+chats know buttons by their ``action_id``: these are part of the contract.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def said(markdown: str, *buttons: Button) -> Message:
 
 
 def every_text(value: T, change: Callable[[str], str]) -> T:
-    """The same with every text in it mapped."""
+    """The same value, with ``change`` applied to every text in it."""
     changed: T = _changed(value, change)
     return changed
 

@@ -1,13 +1,13 @@
 """The nouns of CodeButler: events in a chat, requests, and operations.
 
-Imports of ours only the message. Every struct is frozen plain data: the parent journals it, the pipe carries
-it and the worker stores it in the same JSON form.
+Of our own modules, it imports only ``message`` and ``refs``. Every struct is frozen plain data: the parent journals it,
+the pipe carries it and the worker stores it in the same JSON form.
 
-Only a chat's adapter reads its references. To everybody else the ``ref`` of a message and a ``channel`` are
-names, compared for equality; what the adapter reads in them has fields of its own. ``sent_at``: when it
-happened, in Unix seconds (for a deletion, whose time a chat may not tell, when the message was written).
-``order``: sorts as text among all messages of the channel, and so does the ref of a message of ours.
-``is_direct``: it is in a person's direct conversation with us.
+Only a chat's adapter interprets its references. For all other code, the ``ref`` of a message and a ``channel`` are
+opaque names, compared for equality; separate fields hold what the adapter reads from them. ``sent_at``: when it
+happened, in Unix seconds (for a deletion, whose time a chat may not tell, when the message was written). ``order``:
+sorts as text among all messages of the channel, and so does the ref of a message of ours. ``is_direct``: it is in a
+person's direct conversation with us.
 """
 
 from __future__ import annotations
@@ -253,10 +253,10 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class TurnNote(Struct, frozen=True, kw_only=True):
-    """A turn, as App Home and the dashboard show it. ``state`` is the store's word, or "waiting" for one that
-    ended with an open question; ``at`` is the time of its last move (ISO 8601, UTC), ``text`` the first words of what
-    was asked. ``card``: the message that asks whether it is to go on, "" if none does; ``changed``: whether it is
-    known to have changed files."""
+    """A turn, as App Home and the dashboard show it. ``state`` is as in the store, or "waiting" for one that ended with
+    an open question; ``at`` is the time of its last move (ISO 8601, UTC), ``text`` the first words of what was asked.
+    ``card``: the message that asks whether to continue it, "" if none does; ``changed``: whether it is known to have
+    changed files."""
 
     state: str
     thread: MessageRef

@@ -1,7 +1,7 @@
-"""A chat's IDs to everybody but its adapter: names, compared for equality.
+"""A chat's IDs. To all code but its adapter they are opaque names, compared for equality.
 
-On disk and on the wire they are texts. Only an adapter, settings, and code that reads stored ones back make one
-from a text: a type checker enforces that, and a test forbids looking inside.
+On disk and on the wire they are texts. Only an adapter, settings, and code that reads stored IDs create one from a
+text: a type checker enforces that, and a test forbids looking inside.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ ConversationRef = NewType("ConversationRef", str)
 """Where people talk: a channel, a group, or one person's direct conversation with us. Fields call it
 ``channel``; a thread in it is named by its first message."""
 NO_CHANNEL = ConversationRef("")
-"""None, or none yet."""
+"""No channel, or none yet."""
 PersonRef = NewType("PersonRef", str)
 """Who talks: a person, a bot, or ``OPERATOR``."""
 NO_PERSON = PersonRef("")

@@ -1,4 +1,4 @@
-"""Which CodeButler this is, and the number by which files remember who wrote them. Pure."""
+"""CodeButler's version, and the number that records it in files. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _STEP = 1000
 
 
 def as_number(version: str) -> int:
-    """A release, without what follows its three numbers, as one that sorts: 1.2.3 is 1002003."""
+    """A version's first three numbers as one that sorts: 1.2.3 is 1002003."""
     numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3]]
     total = 0
     for number in [*numbers, 0, 0][:3]:
@@ -17,5 +17,5 @@ def as_number(version: str) -> int:
 
 
 def as_text(number: int) -> str:
-    """The release of a number; "" for 0, which is none."""
+    """The version of a number; "" for 0."""
     return f"{number // _STEP**2}.{number // _STEP % _STEP}.{number % _STEP}" if number > 0 else ""

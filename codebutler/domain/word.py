@@ -1,4 +1,4 @@
-"""An entry in the table of commands. Pure, and imports nothing of ours."""
+"""An entry in the table of commands. Pure; imports none of our modules."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Word:
 
     @property
     def about(self) -> str:
-        """The rest of its description."""
+        """Its description, beyond the first line."""
         also = f"Also {', '.join(f'`!{alias}`' for alias in self.aliases)}." if self.aliases else ""
         return f"{self.more} {also}".strip()
 

@@ -74,8 +74,8 @@ class Absence(Struct, frozen=True, kw_only=True):
 
 
 def merged(earlier: Absence | None, latest: Absence) -> Absence:
-    """``latest``, with what is left to announce of the previous absence; otherwise a channel that got an
-    announcement shortly before gets no other."""
+    """``latest``, with what is left to announce of the previous absence; otherwise a channel that got an announcement
+    shortly before gets no second one."""
     if earlier is None:
         return latest
     if not earlier.done:

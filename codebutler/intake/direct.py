@@ -93,13 +93,13 @@ class DirectThreads:
             self._note(home, channel, fresh)
 
     def knows(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> bool:
-        """Whether all of them are assigned to it."""
+        """Whether all these items are assigned to the repository of ``home``."""
         return all(self._places.get((home, item)) == channel for item in items)
 
     def note(
         self, home: ConversationRef, channel: ConversationRef, items: Collection[str]
     ) -> Coroutine[object, object, None]:
-        """The same, effective at once; the returned step, to be awaited or started, stores it if the disk
+        """As ``place``, but effective at once; the returned step, to be awaited or started, stores it if the disk
         can."""
         self._note(home, channel, items)
         return self._keep(home, channel, tuple(items))

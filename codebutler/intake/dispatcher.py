@@ -32,7 +32,8 @@ log = logging.getLogger("codebutler.audit")
 
 
 class Dispatcher:
-    """``deliver`` queues an entry for its channel's worker. ``dispatch`` returns at once and raises nothing."""
+    """Passes accepted events through the steps to their workers. ``deliver`` queues an entry for its channel's worker.
+    ``dispatch`` returns at once and raises nothing."""
 
     def __init__(
         self,
@@ -49,12 +50,13 @@ class Dispatcher:
             ("direct", direct_message),  # from here on it is one of its repository's channel, or is answered
             ("command", parent_command),  # a command that no worker runs is answered
             ("event", audit),  # what will start something is in the audit log first
-            ("event", overheard),  # who listens at this machine hears it
+            ("event", overheard),  # listeners at this machine get it
         )
         self._deliver = deliver
 
     def dispatch(self, entry: Entry, done: int = 0) -> None:
-        """Hand on an entry, in order per channel, to each step that it concerns; so many steps are ``done``."""
+        """Pass an entry, in order per channel, to each step that it concerns; ``done``: the number of steps it has
+        passed."""
         is_command = isinstance(entry.request, Command)
         for number, (concern, step) in enumerate(self._steps[done:], start=done + 1):
             if concern == "event" or (entry.event.is_direct if concern == "direct" else is_command):
@@ -84,7 +86,7 @@ class HeldBack:
             self.release(channel)
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """In a held channel, only messages wait."""
+        """Keep messages of a held channel, and pass everything else on."""
         held = self._held.get(entry.channel)
         if held is not None and (order := _order(entry.event)) is not None:
             held.append((order, entry, go_on))
@@ -123,7 +125,7 @@ class AuditFirst:
         self.trouble = ""
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """An event that would start a turn waits for its audit line, and everything after it waits, too."""
+        """Keep an event that would start a turn until its audit line is written, and everything after it, too."""
         passes = self.trouble and isinstance(entry.request, Command)
         if not passes and (self._waiting or isinstance(entry.request, Prompt)):
             self._waiting.append((entry, go_on))
@@ -155,7 +157,7 @@ class AuditFirst:
                     go_on(entry)
 
     def _tell(self, batch: Sequence[Entry], error: OSError) -> None:
-        """Once per channel, as long as it lasts."""
+        """Tell each channel once, as long as the problem lasts."""
         trouble = f"the audit log cannot be written: {(error.strerror or str(error)).lower()}"
         if not self.trouble:
             log.error("%s: nothing starts until it can", trouble)

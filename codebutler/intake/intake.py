@@ -72,8 +72,9 @@ class Threads:
 
 
 class Intake:
-    """One per parent. ``repos`` maps channel ID to repository and may change while we run. Messages written
-    before this object was made count as written while we were away. ``dispatch`` passes accepted events on."""
+    """Accepts events; one per parent. ``repos`` maps channel ID to repository and may change while we run. Messages
+    written before this object was created count as written while we were away. ``dispatch`` passes accepted events
+    on."""
 
     def __init__(
         self,
@@ -184,8 +185,8 @@ class Intake:
         return repo
 
     async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
-        """The rules of a direct message are those of the repository's own channel. A refusal is recorded, and
-        a stranger hears of it once an hour."""
+        """The rules of a direct message are those of the repository's own channel. A refusal is recorded, and a
+        stranger is told once an hour."""
         channel = repo.config.channel_id if event.is_direct else event.channel
         decision = decided(repo.config, event, request, channel)
         if not decision.allowed and await self._journal.pass_over(event):

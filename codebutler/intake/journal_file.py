@@ -199,7 +199,7 @@ def oldest_gap(connection: sqlite3.Connection) -> float | None:
 
 
 def close_gap(connection: sqlite3.Connection, channel: ConversationRef) -> None:
-    """The whole gap has been accepted."""
+    """Close the channel's gap: all of it has been accepted."""
     connection.execute("UPDATE channels SET gap_s = NULL WHERE channel = ?", (channel,))
 
 

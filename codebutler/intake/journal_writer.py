@@ -127,7 +127,7 @@ class Writer:
                     self._read(job)
             self._watching += [job.done for job in jobs if isinstance(job, WatchJob)]
             if not jobs:
-                with suppress(StoreError):  # it is told by ``trouble``
+                with suppress(StoreError):  # ``trouble`` reports it
                     self._mend()
             self._spread()
             self._unwritten.update(job.seq for job in jobs if isinstance(job, SettleJob))
@@ -239,7 +239,7 @@ def _tell(outcomes: Sequence[Told]) -> None:
 def _settle(outcomes: Sequence[Told]) -> None:
     for done, result, error in outcomes:
         if done.done():
-            continue  # whoever asked went away meanwhile
+            continue  # the caller was cancelled meanwhile
         if error is None:
             done.set_result(result)
         else:

@@ -65,7 +65,7 @@ log = logging.getLogger("codebutler.notes")
 
 
 class Notes(Protocol):
-    """Notes that outlive the process: the journal."""
+    """Notes that outlive the process; the journal stores them."""
 
     async def note(self, name: str) -> str:
         """The note of that name; "" if there is none. Raises StoreError."""

@@ -61,7 +61,7 @@ class Repo:
 
 @dataclass(frozen=True)
 class Served:
-    """One repository that can be served."""
+    """A registered repository that can be served, with its configuration."""
 
     entry: RepoEntry
     config: Config
@@ -70,12 +70,12 @@ class Served:
 
     @property
     def channel_id(self) -> ConversationRef:
-        """Where it is spoken to."""
+        """The repository's channel."""
         return self.config.channel_id
 
     @property
     def repo(self) -> Repo:
-        """As the intake sees it."""
+        """The repository as the intake sees it."""
         return Repo(self.entry.name, self.config)
 
     @property
@@ -106,7 +106,8 @@ class Unserved:
 
 @dataclass(frozen=True)
 class RepoTable:
-    """All registered repositories, read once; read anew to see changes. ``config``: what holds for all of them."""
+    """All registered repositories, as read at one moment; read it again to see changes. ``config``: what holds for all
+    of them."""
 
     served: tuple[Served, ...]
     unserved: tuple[Unserved, ...] = ()
@@ -160,7 +161,7 @@ class RepoTable:
 
     @property
     def absent(self) -> tuple[Unserved, ...]:
-        """Those that are not served, not even by an earlier configuration."""
+        """The repositories that are not served, not even with an earlier configuration."""
         return tuple(each for each in self.unserved if self.named(each.entry.name) is None)
 
     def named(self, name: str) -> Served | None:
@@ -193,7 +194,7 @@ class Repos:
         return self._by_channel
 
     def listened(self, chat: ChatName) -> dict[ConversationRef, Repo]:
-        """The same for one chat, with each of its direct conversations."""
+        """Channel ID to repository for one chat, including each of its direct conversations."""
         everywhere = {**self._by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
         return {channel: repo for channel, repo in everywhere.items() if chat_of(channel) == chat}
 

@@ -104,7 +104,8 @@ _Stamped: TypeAlias = tuple[str, AuditAct]
 
 
 class AuditLog:
-    """``with AuditLog(path, clock, redact) as audit``. A line cut by a crash stays; the next one says so."""
+    """Writes the audit log: ``with AuditLog(path, clock, redact) as audit``. A line cut by a crash stays; the next one
+    says so."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What hosts tell a gateway of their runs: one table, from which the ledger of all machines is read.
+"""The hosts' reports about their runs: one table, from which the ledger of all machines is read.
 
-A row is told again whenever it has changed, and replaces the one before. The table is a copy: what is lost with it,
-hosts tell again.
+A row is reported again whenever it has changed, and replaces the one before. The table is a copy: if it is lost, hosts
+report the rows again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from codebutler.protocol.runs import LedgerRow
 
 MAX_ROW_BYTES = 16 * 2**10
 MOST_ROWS = 200_000
-"""Of a repository; the oldest ones go."""
+"""The most rows of one repository; older ones are deleted."""
 HEAD = "1"
 COLUMNS = frozenset({"repo", "run", "host", "at", "ended", "program", "row"})
 SCHEMA = (
@@ -54,7 +54,7 @@ T = TypeVar("T")
 class HostedRuns:
     """The table's one connection, for any thread: everything blocks. ``path``: its file. Opening it raises StoreError.
 
-    A host is less trusted: it tells of its own repositories only, and each row is bounded.
+    A host is less trusted: it may report only about its own repositories, and each row is bounded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,11 +73,12 @@ class HostedRuns:
         )
 
     def known(self, host: str, repo: str) -> str:
-        """When the latest run ended that this host has told of the repository; "" if it has told none."""
+        """When the latest run ended that this host has reported for the repository; "" if it has reported none."""
         return self._known.get((host, repo), "")
 
     def keep(self, host: str, repo: str, rows: Sequence[LedgerRow], programs: Collection[str]) -> None:
-        """Rows of a repository, new or changed; ``programs`` are those agents that ask no model. Raises StoreError."""
+        """Store new or changed rows of a repository; ``programs`` are the agents that call no model. Raises
+        StoreError."""
         found = [_record(host, repo, row, row.agent in programs) for row in rows]
         kept = [record for record in found if record is not None]
 
@@ -92,11 +93,11 @@ class HostedRuns:
             self._known[host, repo] = max(self.known(host, repo), *(record[4] for record in kept))
 
     def read(self, repo: str, during: Period, *, programs: bool) -> list[LedgerRow]:
-        """Runs that started in the period, oldest first; with those of programs or without. Raises StoreError."""
+        """Runs that started in the period, oldest first; ``programs``: include those of programs. Raises StoreError."""
         return self._do(lambda connection: _read(connection, repo, during, programs=programs))
 
     def close(self) -> None:
-        """Afterwards it cannot be used."""
+        """Close the file; the object cannot be used any more."""
         with self._lock:
             self._connection.close()
 
@@ -109,7 +110,7 @@ class HostedRuns:
 
 
 def read_hosted(path: Path, repo: str, during: Period) -> list[LedgerRow]:
-    """The same with programs, beside a gateway that runs or without one. Raises StoreError."""
+    """The same with programs, whether or not a gateway is running. Raises StoreError."""
     if not sqlitefile.exists(path):
         return []
     try:
@@ -131,12 +132,12 @@ def _record(
     row: LedgerRow,
     program: bool,
 ) -> tuple[str, str, str, str, str, int, bytes] | None:
-    """None for what is no row of ours."""
+    """The row to store; None for an invalid one."""
     try:
         at, ended = as_moment(row.at), as_moment(row.ended)
     except (ValueError, OverflowError):
         return None
-    # The address is made here: the page of costs leads there.
+    # The link is built here, not taken from the host: the page of costs shows it.
     link = message_url(row.channel, row.thread) if row.thread else ""
     own = replace(row, repo=repo, at=at, ended=ended, link=link)
     data = msgspec.json.encode(own)

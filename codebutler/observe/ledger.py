@@ -1,4 +1,4 @@
-"""The run ledger: what each run was and cost, as the repositories' stores have it.
+"""The run ledger: the outcome and cost of each run, from the repositories' stores.
 
 A store is read whether or not its worker runs: nothing is written, and an older store is read as it is. The rows are
 the runs' own, so the ledger cannot disagree with them.
@@ -30,7 +30,7 @@ CONTINUED = "continued"
 """The outcome of a run that another one continued; the store's reason for ending it."""
 MAX_DAYS = 3650
 LAST = "9999"
-"""After every moment."""
+"""Sorts after every moment."""
 MAX_NUMBER = 1e15
 T = TypeVar("T")
 _PERIOD = re.compile(r"(?P<days>[1-9][0-9]{0,3})d|(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})")
@@ -51,7 +51,7 @@ class Period:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Both moments, as stores write them."""
+        """Its start and end, as stores write moments."""
         return begin_of(self.first, self.zone), begin_of(self.until, self.zone)
 
     @property
@@ -124,8 +124,8 @@ def ended_since(repo: str, path: Path, moment: str, most: int) -> list[LedgerRow
 
 
 def used(path: Path, during: Period) -> dict[date, dict[str, DayUse]]:
-    """What was used each day, by agent, those that still run included. SQLite adds it up: a day may have thousands of
-    runs, and this is asked after each. Blocks. Raises StoreError."""
+    """The use of each day by agent, including running ones. SQLite adds it up: a day may have thousands of runs, and
+    this is called after each. Blocks. Raises StoreError."""
 
     def ask(connection: sqlite3.Connection) -> dict[date, dict[str, DayUse]]:
         return {
@@ -258,12 +258,12 @@ def _day_use(connection: sqlite3.Connection, day: Period) -> dict[str, DayUse]:
 def _sums(
     connection: sqlite3.Connection, table: str, moment: str, name: str, day: Period
 ) -> Iterator[tuple[str, int, int, float, float]]:
-    """(name, rows, tokens, USD, seconds), within what may be told on."""
+    """(name, rows, tokens, USD, seconds), clamped to the limits of messages."""
     known = _columns(connection, table)
     if not {moment, name} <= known:
         return
     amounts = ("input_tokens", "output_tokens", "cost_usd", "worked_s")
-    # The names are our own constants. Of a hostile store: total() never overflows, and no text is a number.
+    # The names are our own constants. In case the store is hostile: total() never overflows, and texts are not numbers.
     totals = ", ".join(
         f"total(min(max(CAST({each} AS REAL), 0), {MAX_NUMBER}))" if each in known else "0.0"
         for each in amounts
@@ -282,12 +282,12 @@ def _text(value: Any) -> str:
 
 
 def as_moment(value: Any) -> str:
-    """As stores write it, in UTC. Raises ValueError, OverflowError."""
+    """A stored moment, in UTC. Raises ValueError, OverflowError."""
     return datetime.fromisoformat(_text(value)).astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _number(value: Any) -> float:
-    """Of a column: never negative, and nothing that could not be told on."""
+    """A column's value: never negative, and clamped to the limits of messages."""
     number = float(value or 0)
     return min(number, MAX_NUMBER) if number > 0 else 0.0
 

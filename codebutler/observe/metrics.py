@@ -41,9 +41,9 @@ class EventCounts:
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()
-        """By outcome."""
+        """The number of events by outcome."""
         self.turns: Counter[tuple[str, str, str]] = Counter()
-        """By repository, agent and outcome."""
+        """The number of turns by repository, agent and outcome."""
         self._seconds = [0] * (len(BUCKETS_S) + 1)
         self._sum_s = 0.0
         self._told: BoundedDict[str, None] = BoundedDict(REMEMBERED)

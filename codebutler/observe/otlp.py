@@ -24,8 +24,8 @@ MISSING = "tracing.endpoint needs OpenTelemetry: install codebutler[otel], or un
 
 
 class Collector:
-    """A daemon thread sends in batches. ``record`` is told once when the collector does not take them, and once when it
-    does again; nothing else notices."""
+    """Sends spans in batches, from a daemon thread. ``record`` is called once when the collector does not accept them,
+    and once when it does again; nothing else is affected."""
 
     def __init__(self, endpoint: str, record: Callable[[str], None]) -> None:
         try:
@@ -35,7 +35,7 @@ class Collector:
             from requests import Session
         except ImportError:
             raise ConfigError(MISSING) from None
-        # It would write each failure, with a traceback.
+        # The SDK would log each failure with a traceback.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         session = Session()
         session.trust_env = False  # no proxy, and no password of a .netrc

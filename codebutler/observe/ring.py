@@ -39,7 +39,7 @@ class Follower:
         self._lines: deque[LogLine] = deque(maxlen=limit)
 
     def put(self, line: LogLine) -> None:
-        """Called on the event loop's thread."""
+        """Add a line; called on the event loop's thread."""
         if len(self._lines) == self._lines.maxlen:
             self.lost += 1
         self._lines.append(line)

@@ -1,4 +1,4 @@
-"""Sums of the ledger's rows: of all, by day, repository, person and agent. Pure."""
+"""Sums of the ledger's rows: in total, by day, repository, person and agent. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def total(rows: Iterable[LedgerRow]) -> DayUse:
 
 
 def together(uses: Iterable[DayUse]) -> DayUse:
-    """Their sum, within what a message may hold: no repository's claim may stop another."""
+    """Their sum, clamped to a message's limits: one repository's wrong numbers must not stop another."""
     found = [*uses]
     return DayUse(
         runs=min(sum(use.runs for use in found), MAX_COUNT),
@@ -44,7 +44,7 @@ KEYS: Mapping[str, Callable[[LedgerRow], str]] = MappingProxyType(
         "agent": lambda row: row.agent,
     }
 )
-"""What sums can be made by. A job's runs are on nobody's account."""
+"""The keys for sums. A job's runs belong to nobody."""
 
 
 def sums(rows: Iterable[LedgerRow], key: Callable[[LedgerRow], str]) -> dict[str, DayUse]:

@@ -20,7 +20,7 @@ from codebutler.platform.bounded import BoundedDict
 from codebutler.protocol.spans import Traced, WorkSpan
 
 MOST_OPEN = 1000
-"""Messages without an outcome that are remembered; of an older one the first span is missing."""
+"""How many messages without an outcome are remembered; the first span of older ones is missing."""
 FAILURES = frozenset({"failed", "interrupted"})
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -55,7 +55,7 @@ Export = Callable[[Sequence[RunSpan]], None]
 
 
 class Tracing:
-    """Of all repositories."""
+    """The traces of all repositories."""
 
     def __init__(self, export: Export, clock: Clock) -> None:
         self._export = export
@@ -63,7 +63,7 @@ class Tracing:
         self._open: BoundedDict[tuple[ConversationRef, MessageRef], _OpenTrace] = BoundedDict(MOST_OPEN)
 
     def delivered(self, event: Event, received_at: datetime) -> str:
-        """The event goes to its worker now: the context that goes with it, "" if it is no message."""
+        """The event is delivered to its worker now; returns the trace context for it, "" if it is not a message."""
         if not isinstance(event, MessagePosted):
             return ""
         trace, root = _ids(event.key, 16), _ids(f"root:{event.key}", 8)
@@ -82,8 +82,8 @@ class Tracing:
         return f"00-{trace}-{root}-01"
 
     def worked(self, repo: str, channel: ConversationRef, traced: Traced) -> None:
-        """A worker reports the parts of a run. It is less trusted: what it reports of no message of its own, or of
-        another time, is dropped."""
+        """A worker reports the parts of a run. It is less trusted: reports about other workers' messages, or about
+        another time, are dropped."""
         trace, now = traced.trace.split("-")[1], self._now()
         found = next(
             (each for (place, _), each in self._open.items() if place == channel and each.trace == trace),

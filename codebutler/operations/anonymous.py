@@ -1,8 +1,8 @@
-"""Text for a bug report: what our own source says stays, everything else becomes a pseudonym.
+"""Text for a bug report: text from our own source stays, everything else becomes a pseudonym.
 
-Not a list of what to remove, which can always miss something, but of what may stay: the fixed parts of the sentences
-in our own source, small numbers, versions, and words that are ours (modes, states, names of errors). A name, an
-identifier, a path, an address or a secret is none of these, wherever it appears.
+A list of what to remove could always miss something, so this lists what may stay: the fixed parts of the sentences in
+our own source, small numbers, versions, and our own words (modes, states, names of errors). Names, identifiers, paths,
+addresses and secrets are none of these, wherever they appear.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from codebutler.text.redact import REDACTED
 
 FEWEST_LETTERS = 8
-"""A sentence with fewer fixed letters says nothing, and would match anything."""
+"""A sentence with fewer fixed letters is not used: it would match anything."""
 LONGEST_CHARS = 2_000
 DEEPEST = 4
 SEPARATORS = ("; ", ": ", ", ")
@@ -26,12 +26,13 @@ _NUMBER = re.compile(r"[-+$]?\d{1,4}(?:\.\d{1,6})?(?: ?(?:s|ms|h|min|days?|GB|MB
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,4}")
 _ERROR = re.compile(r"([A-Za-z]+)\(.*\)", re.DOTALL)
 _SPECIFIC = frozenset(("ok", "warn", "fail"))
-"""Functions of findings: the constants in their arguments are ours."""
+"""The functions that make findings: constants in their arguments are our own words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrasebook:
-    """What is in our source. ``sentences``: the fixed parts around each one's holes, most specific first."""
+    """The sentences and words in our source. ``sentences``: the fixed parts around each one's placeholders, most
+    specific first."""
 
     sentences: tuple[tuple[str, ...], ...]
     words: frozenset[str]
@@ -95,7 +96,7 @@ class Anonymizer:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def pseudonym(self, text: str) -> str:
-        """The same one for the same text; nothing of it is in it."""
+        """The pseudonym for a text: always the same one, and unrelated to its content."""
         if (known := self.names.get(text) or self._given.get(text)) is not None:
             return known
         kind = _kind(text)
@@ -127,7 +128,7 @@ class Anonymizer:
 
 
 def _holes(text: str, parts: Sequence[str]) -> list[str] | None:
-    """What stands in the holes of the sentence, None if the text is another one. Linear: the first place counts."""
+    """The values of the sentence's placeholders, None if the text does not match. Linear: the first match counts."""
     if len(parts) == 1:
         return [] if text == parts[0].strip() else None
     first, *middle, last = (parts[0].lstrip(), *parts[1:-1], parts[-1].rstrip())

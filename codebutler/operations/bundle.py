@@ -1,6 +1,6 @@
-"""`codebutler doctor --bundle`: what a bug report needs, as files that identify nobody.
+"""`codebutler doctor --bundle`: the data for a bug report, as files that identify nobody.
 
-Collected from this machine, each text through the Anonymizer; then shown, and only then written.
+Each text goes through the Anonymizer. The files are shown first, and only then written.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AGENTS = ("claude", "kimi", "native", "rehearsal")
 LOG_LINES = 400
 LOG_BYTES = 2**20
 SPEAKING = frozenset(("INF", "WRN", "ERR", "DBG"))
-"""Tags of lines that we write about ourselves; the others are what people and agents say."""
+"""The tags of log lines about CodeButler itself; other lines hold text of people and agents."""
 PROGRAMS = ("git", "bwrap", "docker", "node")
 PLAIN = re.compile(r"[A-Za-z0-9._-]{1,30}")
 MOST_TABLES = 60
@@ -84,14 +84,14 @@ def _areas(findings: Sequence[Finding]) -> set[str]:
 
 
 def _fields(section: type[Section]) -> Iterator[str]:
-    """The keys that settings have, as opposed to those that somebody chose."""
+    """The keys that settings define, as opposed to keys that a person chose."""
     for each in section.__subclasses__():
         yield from (known.encode_name for known in msgspec.structs.fields(each))
         yield from _fields(each)
 
 
 def versions(env: Mapping[str, str]) -> dict[str, Any]:
-    """Programs and libraries. No host's name, no path, no user."""
+    """The versions of programs and libraries, without host names, paths or users."""
     system = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
     release = _VERSION.match(platform.release())
     libraries = {}
@@ -119,7 +119,7 @@ def versions(env: Mapping[str, str]) -> dict[str, Any]:
 
 def _program(name: str, env: Mapping[str, str]) -> str:
     path = env.get("PATH", os.defpath)
-    # Not by a relative entry: we may stand in a repository.
+    # Not through a relative entry: the current directory may be a repository.
     program = look_up(name, path)
     if program is None:
         return ""
@@ -145,7 +145,7 @@ def doctor_line(finding: Finding, secret: Anonymizer) -> dict[str, str]:
 
 
 def live_of(result: LiveResult | None, secret: Anonymizer) -> Any:
-    """What agents could do when that was last tried."""
+    """What agents could do when `doctor --live` last tried."""
     if result is None:
         return None
     told: dict[str, Any] = msgspec.to_builtins(result)
@@ -161,7 +161,7 @@ def live_of(result: LiveResult | None, secret: Anonymizer) -> Any:
 def configuration(
     home: Home, env: Mapping[str, str], table: RepoTable | None, secret: Anonymizer
 ) -> dict[str, Any]:
-    """What differs from the defaults, global and of each repository."""
+    """The settings that differ from the defaults, global and for each repository."""
     told: dict[str, Any] = {}
     try:
         told["global"] = _different(resolve_global(home, env).config, secret)
@@ -177,7 +177,7 @@ def _different(config: Config, secret: Anonymizer) -> dict[str, Any]:
     found = {}
     for path, value in leaves(msgspec.to_builtins(config)):
         if path not in usual or usual[path] != value:
-            # A key that no default has is a name that somebody chose.
+            # A key without a default is a name that a person chose.
             keys = [
                 key if at < 2 and _is_key(path[: at + 1], usual) else secret.told(key)
                 for at, key in enumerate(path)
@@ -235,7 +235,7 @@ def _rows(path: Path, secret: Anonymizer) -> Any:
 
 
 def log_lines(path: Path, secret: Anonymizer) -> str:
-    """The last lines that are about us; of what people and agents say, only how many lines there were."""
+    """The last log lines about CodeButler itself; for text of people and agents, only the number of lines."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LOG_BYTES))

@@ -46,7 +46,7 @@ REAL = (
     Suggestion(shows="Find a problem", text="Find one bug or weakness, and explain it."),
     Suggestion(shows="Make a change", text="Improve the README and show me the diff."),
 )
-"""For an agent with a model."""
+"""Suggestions for an agent with a model."""
 # *Commit* works on a machine where git knows nobody yet.
 NAME, ADDRESS = "CodeButler demo", "demo@localhost"
 TMP = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it
@@ -60,7 +60,7 @@ SAMPLE = {
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a running demo is. ``dashboard``: a one-time link, "" if it has none."""
+    """The addresses of a running demo. ``dashboard``: a one-time link, "" if it has none."""
 
     url: str
     api_url: str
@@ -228,7 +228,7 @@ def _environment(env: Mapping[str, str], home: Home) -> dict[str, str]:
 
 
 def _projects(scratch: Path, repo: Path) -> Path:
-    """Where `!new` makes repositories: whose ``repo`` is."""
+    """The directory in which `!new` creates repositories; it belongs to the owner of ``repo``."""
     (projects := scratch / "projects").mkdir()
     if os.geteuid() == 0:
         os.chown(projects, (owner := Owner.at(repo)).uid, owner.gid)

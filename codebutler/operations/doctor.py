@@ -157,7 +157,7 @@ def check_home(home: Home) -> Iterator[Finding]:
 
 
 def check_system(system: OperatingSystem) -> Iterator[Finding]:
-    """What has never run on this system."""
+    """Parts of CodeButler that have never run on this operating system."""
     if system.untried:
         parts = ", ".join(each.part for each in system.untried)
         yield warn(
@@ -263,7 +263,7 @@ def groups(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:
 async def check_worker(
     group: Sequence[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
 ) -> AsyncIterator[CheckupLine]:
-    """What is found of one group of repositories, as it comes."""
+    """The findings about one group of repositories, as they come."""
     names = ", ".join(each.name for each in group)
     checkup = {"group": msgspec.to_builtins(tuple(group)), "state": str(home.root), "live": live}
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The folders that NATS servers of a cluster are started in: configuration and certificates."""
+"""The folders for starting a cluster's NATS servers: configuration and certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CA_KEY = "ca-key.pem"
 
 
 class NatsFiles:
-    """Below ``root``, one folder for each server if there are several. Everything raises CodeButlerError."""
+    """Below ``root``, one folder for each server if there are several. Every method raises CodeButlerError."""
 
     def __init__(self, root: Path, nodes: tuple[NatsNode, ...], *, encrypted: bool) -> None:
         if root.exists():
@@ -37,11 +37,11 @@ class NatsFiles:
 
     @property
     def ca(self) -> bytes:
-        """The certificate that signed the servers'; empty if they need none."""
+        """The certificate that signed the servers' certificates; empty if they need none."""
         return self._authority.certificate
 
     def write(self, trust: Trust, directory: str, client_ca: bytes) -> list[Path]:
-        """The folders, in the servers' order."""
+        """Write the folders; returns them in the servers' order."""
         folders = [self._folder(node) for node in self._nodes]
         for node, folder in zip(self._nodes, folders, strict=True):
             make_private(folder)

@@ -1,4 +1,4 @@
-"""`codebutler upgrade --check`: what an upgrade meets here: versions, files to migrate, running work, room for the
+"""`codebutler upgrade --check`: the conditions for an upgrade: versions, files to migrate, running work, room for the
 backups. It changes nothing, and needs no network."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Upgrade(Struct, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        """Whether nothing has to be mended before."""
+        """Whether no problem has to be fixed first."""
         return all(each.level != "FAIL" for each in self.findings)
 
 
@@ -153,7 +153,7 @@ def _running(
 
 
 def _files(home: Home) -> tuple[tuple[Migration, ...], list[Finding]]:
-    """The files to migrate, and how each file is. Blocks."""
+    """The files to migrate, and a finding about each file. Blocks."""
     migrations: list[Migration] = []
     findings: list[Finding] = []
     try:
@@ -209,7 +209,7 @@ def _room(migrations: Sequence[Migration]) -> Iterator[Finding]:
 
 
 def _configuration(home: Home, env: Mapping[str, str]) -> Iterator[Finding]:
-    """What an older version left that this one does not take."""
+    """Configuration of an older version that this one does not accept."""
     if not home.root.is_dir():
         yield ok("configuration", str(home.root), "there is none yet")
         return

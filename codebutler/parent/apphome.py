@@ -51,7 +51,8 @@ class HomeSources:
 
 
 class AppHome:
-    """``run`` until cancelled. The list of readers outlives us. A chat without homes shows none."""
+    """Keeps everybody's App Home current; ``run`` until cancelled. Who has opened it is stored, so it outlives this
+    process. In a chat without homes it does nothing."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class AppHome:
         self._unkept = False
 
     def opened(self, user: PersonRef) -> None:
-        """Somebody opened our home."""
+        """Publish the page of a person who opened it."""
         self._readers = [user, *(each for each in self._readers if each != user)][:MAX_READERS]
         self._shown.pop(user, None)
         self._due.add(user)
@@ -89,7 +90,7 @@ class AppHome:
         self.opened(user)
 
     def changed(self) -> None:
-        """Something that homes show has changed."""
+        """Publish all pages again: something that they show has changed."""
         self._due.update(self._readers)
         self._news.set()
 

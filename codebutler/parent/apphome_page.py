@@ -59,7 +59,7 @@ class RepoCard:
 
 
 def stranger(key: str) -> list[Section]:
-    """For somebody who may use nothing here."""
+    """The page of a person who may use nothing here."""
     what_to_do = f"Its owner can add your user ID to `{key}`."
     return [Section(f"You are not authorized to use CodeButler here. {what_to_do}")]
 
@@ -95,7 +95,7 @@ def home(cards: Sequence[RepoCard], trouble: str, now: datetime) -> list[Section
 
 
 def _week(cards: Sequence[RepoCard]) -> list[Section]:
-    """What was used lately; nothing if nothing was."""
+    """The use of the last seven days; nothing if there was none."""
     used = sorted(
         (card for card in cards if card.week.runs),
         key=lambda card: (-card.week.usd, -card.week.runs, card.name),

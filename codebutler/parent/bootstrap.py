@@ -101,7 +101,7 @@ async def begun(home: Home, env: Mapping[str, str], stopping: Stopping) -> Async
     descriptors = raise_limit()
     killpoints.watch("parent", env)
     env = with_env_file(home, env)
-    # At a terminal the PATH is a shell's already.
+    # At a terminal the PATH already comes from a shell.
     shell = None if os.isatty(0) else login_shell()
     with SupervisorLock(home.lock), stopping.on_signals():
         env["PATH"] = await supervisors_path(home, env, shell)
@@ -264,7 +264,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
 
 
 def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> WebServer:
-    """The port, and the pages on it."""
+    """The HTTP port and the pages it serves."""
     sources = Sources(
         status=status.status,
         served_as=status.served_as,

@@ -41,7 +41,7 @@ PASSED_ON = (
     "PATH", "HOME", "LANG", "USER", "LOGNAME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
-"""The parts of the owner's environment that git and its helpers need: none of our tokens is among them."""
+"""The parts of the owner's environment that git and its helpers need; none of our tokens."""
 PINS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -81,7 +81,7 @@ REASONS = (
     (r"attempting to allocate", "it has a file that needs too much memory: clone it on the machine"),
     (r"No space left|quota exceeded", "no disk space is left on the machine"),
 )
-"""What git says, and what users are told. Git's own message may contain a URL with a password."""
+"""Git's messages, and the texts that users get instead: git's own may contain a URL with a password."""
 _PROGRESS = re.compile(r"(Receiving objects|Resolving deltas): +\d+%")
 
 Told = Callable[[str], Awaitable[None]]
@@ -239,7 +239,7 @@ class FreshCheckout:
 
 
 class Run:
-    """A running git, its last message, and its progress."""
+    """A running git, its output, and its progress."""
 
     def __init__(self, process: Process, said: IO[bytes]) -> None:
         self._process = process
@@ -248,14 +248,14 @@ class Run:
 
     @property
     def said(self) -> str:
-        """Wait until it exits."""
+        """The end of its output so far."""
         fd = self._said.fileno()
         start = max(0, os.fstat(fd).st_size - SAID_BYTES)
         return os.pread(fd, SAID_BYTES, start).decode(errors="replace")
 
     @property
     def progress(self) -> str:
-        """Its last message; "" if there is none."""
+        """Its last progress message; "" if there is none."""
         found = [*_PROGRESS.finditer(self.said)]
         return found[-1][0].lower() if found else ""
 

@@ -27,7 +27,7 @@ AT_START = ("dashboard", "metrics", "tracing", "logs")
 
 
 class Configuration:
-    """``begin`` once, then ``reload``."""
+    """Reads the configuration and puts it into force: ``begin`` once, then ``reload``."""
 
     def __init__(self, parts: Parts, outbound: Outbound, connections: ChatConnections) -> None:
         self._parts = parts
@@ -111,7 +111,8 @@ class Configuration:
 
 
 class ConfigNotes:
-    """``tell`` after each reading. The journal remembers what was posted, so that a restart repeats nothing.
+    """Reports configuration files that cannot be used; call ``tell`` after each reading. The journal remembers what was
+    posted, so that a restart repeats nothing.
 
     ``log`` takes the repository, the tag and the text; ``notice`` posts a text in a channel.
     """

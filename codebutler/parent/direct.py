@@ -108,7 +108,7 @@ class DirectMessages:
                 self._hand_on(each, home, repo, go_on)
 
     def _place(self, entry: Entry, home: ConversationRef) -> None:
-        """A waiting entry had no place when it came."""
+        """Assign an entry that waited: its repository was unknown when it came."""
         threads, items = self._sources.threads, items_of(entry.event)
         if not threads.knows(home, entry.channel, items):
             self._tasks.start(threads.note(home, entry.channel, items), name=f"place of {entry.event.key}")
@@ -164,7 +164,7 @@ class DirectMessages:
         channel, root = thread
         if card := card or self._cards.pop(thread, NOWHERE):
             operation = chosen(card, repo.name)
-            with suppress(ChatError):  # the choice holds, whatever its card shows
+            with suppress(ChatError):  # the choice holds even if its card cannot show it
                 await self._chats.submit(channel, f"direct-chosen-{channel}-{root}", operation)
 
     async def _say_down(self, entry: Entry, repo: Repo) -> None:
@@ -234,7 +234,7 @@ def chosen(card: MessageRef, name: str) -> Update:
 
 
 def down(name: str) -> str:
-    """For a repository whose worker keeps failing."""
+    """The answer for a repository whose worker keeps failing."""
     return (
         f"⚠️ **{plain(name)}** cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
         "why. What you write is kept and answered later."
@@ -242,14 +242,14 @@ def down(name: str) -> str:
 
 
 def unknown(name: str) -> str:
-    """For a command that no repository knows."""
+    """The answer to a command that does not exist."""
     near = nearest(name)
     hint = f" Did you mean `!{near}`?" if near else " `help` lists the commands."
     return f"Unknown command {code(f'!{name[:40]}')}.{hint}"
 
 
 def no_slash() -> str:
-    """For a slash command about one repository."""
+    """The answer to a slash command that needs one repository."""
     return (
         f"Here `{SLASH}` supports {', '.join(f'`{name}`' for name in DIRECT)}. For one repository write `!word` as a "
         f"message, or `{SLASH} word` in its channel."

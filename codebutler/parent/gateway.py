@@ -39,7 +39,7 @@ UNANSWERED = 3
 
 
 class RemoteWorkers:
-    """Those of the hosts."""
+    """The workers that run on the hosts."""
 
     are_remote = True
 
@@ -54,15 +54,15 @@ class RemoteWorkers:
         self._clock = beginning.clock
 
     def start(self) -> None:
-        """The hosts run already."""
+        """Does nothing: the hosts are already running."""
 
     def journal(self, path: Path, clock: Clock) -> GatewayJournal:
-        """The file, and what all gateways have in common."""
+        """The journal's file, and the record of accepted events that all gateways share."""
         return GatewayJournal(self._taken, lambda: self._leadership.is_held, path, clock)
 
     @asynccontextmanager
     async def open(self, services: Services, record: Record) -> AsyncIterator[HostWorkers]:
-        """Leaving the block ends nothing on the hosts."""
+        """Leaving the block stops nothing on the hosts."""
         leases = await HostLeases.opened(self._bus, self._clock)
         authority = Epochs(self._leadership, leases)
         record("", "INF", f"this gateway leads (epoch {authority.epoch})")
@@ -73,8 +73,9 @@ class RemoteWorkers:
 async def gateway(
     home: Home, env: Mapping[str, str], told: Callable[[str], None], stopping: Stopping | None = None
 ) -> None:
-    """Lead as soon as no other gateway does, and serve until ``stopping``, SIGTERM or SIGINT. ``told`` hears whether
-    this one stands by. Raises as ``supervise``, and ConfigError if the servers do not want it any more."""
+    """Wait until no other gateway leads, then lead and serve until ``stopping``, SIGTERM or SIGINT. ``told`` gets a
+    line when this gateway stands by. Raises as ``supervise``, and ConfigError if the NATS servers no longer accept
+    it."""
     home.ensure()
     membership = read_membership(home, gateway=True)
     chats_of(resolve_global(home, env).config)
@@ -82,7 +83,8 @@ async def gateway(
     async with (
         begun(home, env, stopping) as beginning,
         Bus.connected(membership, beginning.clock) as bus,
-        # With thousands of repositories the loop and its connection are busy for seconds; the lease cannot wait.
+        # With thousands of repositories the loop and its connection can be busy for seconds; the lease cannot wait that
+        # long.
         LoopThread("lease") as own,
         own.entered(Bus.connected(membership, beginning.clock)) as leasing,
     ):
@@ -92,7 +94,7 @@ async def gateway(
 async def _leading(
     bus: Bus, own: LoopThread, leasing: Bus, beginning: Beginning, told: Callable[[str], None]
 ) -> None:
-    """``leasing``: a connection of ``own``."""
+    """Lead again and again until asked to stop. ``leasing``: a connection that runs on ``own``."""
     asked = beginning.stopping.asked
     while not asked.is_set():
         leadership = await own.run(Leadership.candidate(leasing, uuid4().hex, beginning.clock))
@@ -104,7 +106,7 @@ async def _leading(
 
 
 async def _standing_by(bus: Bus, leadership: Leadership) -> None:
-    """Tell the one that leads, until cancelled."""
+    """Tell the leading gateway that this one stands by, until cancelled."""
     told = StandingBy(epoch=0, instance=leadership.instance, machine=platform.node(), version=VERSION)
     while True:
         await bus.tell(STAND_BY, encode(told))
@@ -114,7 +116,7 @@ async def _standing_by(bus: Bus, leadership: Leadership) -> None:
 async def _lead(
     bus: Bus, own: LoopThread, leadership: Leadership, beginning: Beginning, told: Callable[[str], None]
 ) -> None:
-    """Until ``stopping``, or until another gateway leads."""
+    """Serve until ``stopping``, or until another gateway leads."""
     config = resolve_global(beginning.home, beginning.env).config
     try:
         with ungrouped():
@@ -138,7 +140,7 @@ async def _lead(
 
 
 async def _alive(leadership: Leadership, clock: Clock) -> None:
-    """Until cancelled."""
+    """Show the lease that this event loop still runs, until cancelled."""
     while True:
         leadership.alive()
         await clock.sleep(LOOK_S)
@@ -175,7 +177,7 @@ async def _taken(bus: Bus, clock: Clock) -> KeyBucket:
 
 
 async def _spread(bus: Bus, clock: Clock) -> None:
-    """Servers may be added at any time. Until cancelled."""
+    """Give streams more replicas when servers are added, until cancelled."""
     while True:
         with suppress(BusError):
             await bus.streams.spread()

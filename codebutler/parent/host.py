@@ -91,8 +91,8 @@ def _total(spending: Spending, repo: RepoSettings) -> TotalUse | None:
 
 
 async def _work(bus: Bus, link: HostLink, workers: Workers, stopping: Stopping, record: Record) -> None:
-    """Until ``stopping``: then what runs may finish, and its answers still go out. Raises LeaseLostError, and
-    ConfigError if this host was removed."""
+    """Work until ``stopping``; then running agents may finish, and their answers are still sent. Raises LeaseLostError,
+    and ConfigError if this host was removed."""
     linked = asyncio.create_task(first_of(link.run(), bus.refused()), name="link")
     asked = asyncio.create_task(stopping.asked.wait(), name="stop")
     try:
@@ -110,7 +110,7 @@ async def _work(bus: Bus, link: HostLink, workers: Workers, stopping: Stopping, 
 
 
 class Repositories:
-    """What this machine has registered, combined with what the gateway says of it."""
+    """The repositories registered on this machine, combined with the gateway's settings for them."""
 
     def __init__(self, home: Home, env: Mapping[str, str], host: str, redactor: Redactor) -> None:
         self._home = home
@@ -121,11 +121,11 @@ class Repositories:
         self._table = RepoTable(())
 
     def hosted(self) -> Mapping[str, HostedHere]:
-        """What was found last."""
+        """The repositories that the last ``local`` found, by name."""
         return self._hosted
 
     def table(self) -> RepoTable:
-        """The same."""
+        """The same, as a table."""
         return self._table
 
     def local(self, given: Sequence[RepoSettings]) -> Local:

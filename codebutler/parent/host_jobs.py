@@ -1,5 +1,5 @@
-"""A host's jobs: ``jobs.yaml`` of its repositories is told to the gateway, whose clock runs them; files are watched
-here."""
+"""A host's jobs: it reports the ``jobs.yaml`` of its repositories to the gateway, whose clock runs them; files are
+watched here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class HostedHere:
 
 
 class HostJobs:
-    """``run`` until cancelled. ``hosted``: the repositories that are served now, by name."""
+    """Reports the jobs of this host; ``run`` until cancelled. ``hosted``: the repositories that are served now, by
+    name."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class HostJobs:
         self._tasks = Tasks(lambda name, error: record("", "ERR", f"{name} failed: {error!r}"))
 
     async def run(self) -> None:
-        """Look regularly, and tell what is new."""
+        """Check regularly, and report changes."""
         try:
             while True:
                 found = await asyncio.to_thread(self._files.look)

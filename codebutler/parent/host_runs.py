@@ -1,4 +1,4 @@
-"""A host's part of the ledger: the rows of its runs, told to the gateway when they are new or have changed."""
+"""A host's part of the ledger: the rows of its runs, reported to the gateway when they are new or have changed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from codebutler.protocol.hosts import MOST_TOLD, RunsReport
 from codebutler.protocol.runs import LedgerRow
 
 GATHER_S = 1.0
-"""The end of a run, its card and its reply come close together."""
+"""Changes this close together go into one report: the end of a run, its card, its reply."""
 RETRY_S = 60.0
 LOOK_BACK = timedelta(days=2)
-"""What is known later of a run (its commits, its checks) is in its row soon after its end."""
+"""What becomes known after a run (its commits, its checks) is in its row soon after its end."""
 
 
 class HostRuns:
-    """``run`` until cancelled. ``hosted``: the repositories that are served now, by name."""
+    """Reports the runs of this host; ``run`` until cancelled. ``hosted``: the repositories that are served now, by
+    name."""
 
     def __init__(
         self,
@@ -41,9 +42,9 @@ class HostRuns:
         self._record = record
         self._due: set[str] = set()
         self._marks: dict[str, str] = {}
-        """When the latest run ended that the gateway has, by repository."""
+        """By repository: when the latest run ended of those that the gateway has."""
         self._told: dict[str, dict[tuple[str, str], int]] = {}
-        """Digests of the latest rows that were told, by repository."""
+        """By repository: digests of the latest rows that were reported."""
         self._news = asyncio.Event()
         services.on_runs, services.on_sent = self._begin, self._changed
         self._begin()
@@ -60,7 +61,7 @@ class HostRuns:
             self._news.set()
 
     async def run(self) -> None:
-        """Tell what each repository's store has, whenever it may have changed."""
+        """Report what each repository's store has, whenever it may have changed."""
         while True:
             await wait_for(self._clock, self._news, RETRY_S)
             self._news.clear()
@@ -92,7 +93,7 @@ class HostRuns:
             if len(rows) < MOST_TOLD or rows[-1].ended == since:
                 break
             since = rows[-1].ended
-        if self._told.get(name) is told:  # else another gateway leads, and has said what it knows
+        if self._told.get(name) is told:  # else another gateway leads, and has reported what it knows
             self._marks[name], oldest = mark, _before(mark)
             self._told[name] = {key: known for key, known in told.items() if key[0] >= oldest}
 

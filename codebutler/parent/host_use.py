@@ -1,4 +1,4 @@
-"""What a host's repositories use, told to the gateway for the budget of all hosts together."""
+"""What a host's repositories use, reported to the gateway for the budget of all hosts together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from codebutler.supervisor.port import Services
 
 
 class HostUse:
-    """``run`` until cancelled, beside ``spending.run``."""
+    """Reports the use of this host; ``run`` until cancelled, beside ``spending.run``."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class HostUse:
         spending.changed.add(self._news.set)
 
     async def run(self) -> None:
-        """Tell each repository's days, whenever they have changed."""
+        """Report each repository's daily use, whenever it has changed."""
         while True:
             await self._news.wait()
             self._news.clear()

@@ -64,7 +64,7 @@ class OpenedChat:
 
     @classmethod
     def of(cls, platform: Platform, parts: Parts) -> OpenedChat:
-        """Calls nothing yet."""
+        """The chat of a platform; calls nothing yet."""
         journal = parts.journal
         notes = journal if platform.has_plain_notes else OwnNotes(journal, platform.name)
         opening = Opening(
@@ -73,7 +73,7 @@ class OpenedChat:
         return cls(platform=platform, integration=platform.open(opening), notes=notes)
 
     def connected(self, parts: Parts, outbound: Outbound, inbound: Inbound) -> ConnectedChat:
-        """With the source of its events."""
+        """The chat with its connection, the source of its events."""
         name = self.platform.name
         return self.integration.connect(
             Host(
@@ -124,7 +124,8 @@ class OpenedChat:
 
 
 class ChatConnections:
-    """``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up names."""
+    """The connections to all chats; ``run`` until ``stop``. ``allowed`` are all who may talk to us; ``named`` looks up
+    names."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class ChatConnections:
 
     @property
     def names(self) -> tuple[ChatName, ...]:
-        """Of the chats, in order."""
+        """The names of the chats, in order."""
         return tuple(each.name for each in self)
 
     def trouble(self, chat: ConnectedChat) -> str:
@@ -197,7 +198,7 @@ class ChatConnections:
             except ChatAuthError as error:
                 refused = error
                 why = f"{error}; restart the supervisor afterwards"
-            except Exception as error:  # one chat's fault takes no other chat down
+            except Exception as error:  # one chat's error must not stop the others
                 if len(self._chats) == 1:
                     raise
                 why = f"internal error: {error!r}; restart the supervisor"

@@ -1,4 +1,4 @@
-"""Where the workers come from: forked on this machine, or of the hosts of a cluster."""
+"""Where the workers come from: forked on this machine, or run by the hosts of a cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Beginning:
 
 
 class WorkerSource(Protocol):
-    """Makes the workers that serve the repositories. ``are_remote``: those of hosts, not this machine's.
+    """Makes the workers that serve the repositories. ``are_remote``: they run on hosts, not on this machine.
     ``notes``: where the next gateway finds what it needs, None = there is no other."""
 
     are_remote: bool
@@ -62,7 +62,7 @@ class LocalWorkers:
 
     def __init__(self, beginning: Beginning) -> None:
         self._beginning = beginning
-        # A demo's home is not the environment's; and programs are looked for beyond our own PATH.
+        # A demo's home differs from the environment's; and programs are searched for beyond our own PATH.
         path = beginning.env.get("PATH", os.defpath)
         env = {"CODEBUTLER_HOME": str(beginning.home.root), "PATH": path}
         self._spawner = ForkServer(given=env, files=beginning.descriptors.given)
@@ -72,7 +72,7 @@ class LocalWorkers:
         self._spawner.start()
 
     def journal(self, path: Path, clock: Clock) -> Journal:
-        """The file alone."""
+        """Opens the journal's file."""
         return Journal.open(path, clock)
 
     @asynccontextmanager

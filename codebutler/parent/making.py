@@ -88,7 +88,7 @@ def _present(root: Path, source: str) -> Path:
     try:
         place = (root / source).resolve()
         is_there = place != root and place.is_relative_to(root) and place.is_dir()
-    except (OSError, ValueError, RuntimeError):  # a path that no system takes, a circle of links
+    except (OSError, ValueError, RuntimeError):  # an impossible path, a loop of links
         is_there = False
     if not is_there or repo_root(place) != place:
         raise CodeButlerError(OUTSIDE)
@@ -160,7 +160,7 @@ class UnattendedPrompter(Prompter):
         self.warnings: list[str] = []
 
     def tell(self, line: str) -> None:
-        """The reply says it."""
+        """Does nothing: the reply says it."""
 
     def warn(self, line: str) -> None:
         """Keep it for the reply."""
@@ -195,7 +195,7 @@ class ProgressMessage:
             await self.told("done")
 
     async def told(self, progress: str) -> None:
-        """Report how far it is."""
+        """Report this progress."""
         asker, message = self._asker, said(f"⏳ Cloning {code(self._what)} … {progress}")
         with suppress(ChatError):
             if self._ref:

@@ -1,7 +1,7 @@
 """``!move``: a repository goes to another host of the cluster.
 
-The request is noted first, so that the next gateway goes on with it: what is new is held, what runs on the old host
-ends, the note says that the repository is on the new one, and what the old one had not taken goes there.
+The request is noted first, so that the next gateway can resume it. Then new events are held, the worker on the old host
+ends, the note names the new host, and events that the old host had not taken go there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger("codebutler.parent")
 
 @dataclass(frozen=True, kw_only=True)
 class MoveMeans:
-    """What moves need. ``notes``: those of all gateways."""
+    """What moves need. ``notes``: shared by all gateways."""
 
     registry: Registry
     notes: Notes
@@ -59,7 +59,8 @@ class MoveMeans:
 
 
 class RepoMoves:
-    """``resume`` once, before any event is delivered. ``answer`` is what `!move` says."""
+    """Moves repositories between hosts. Call ``resume`` once, before any event is delivered; ``answer`` handles
+    `!move`."""
 
     def __init__(self, means: MoveMeans) -> None:
         self._means = means
@@ -67,10 +68,10 @@ class RepoMoves:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._deciding = asyncio.Lock()
-        """A move that is being decided cannot be given up any more."""
+        """Held while a move becomes final: from then on it cannot be cancelled."""
 
     async def resume(self) -> None:
-        """Go on with the moves that an earlier gateway began. Raises StoreError."""
+        """Resume the moves that an earlier gateway began. Raises StoreError."""
         if (mover := self._means.workers.mover) is None:
             return
         for served in self._means.table().served:
@@ -80,7 +81,7 @@ class RepoMoves:
                 self._begin(mover, served.entry.name)
 
     async def registered(self) -> None:
-        """Somebody has changed the registry by hand: that counts from now on. Raises StoreError."""
+        """If somebody has changed a repository's host in the registry by hand, note that one. Raises StoreError."""
         if self._means.workers.mover is None:
             return
         for served in self._means.table().served:
@@ -90,7 +91,7 @@ class RepoMoves:
                 await kept.change(partial(_corrected, host=host))
 
     async def close(self) -> None:
-        """What is not done goes on with the next gateway."""
+        """Stop here; the next gateway resumes unfinished moves."""
         await cancel(set(self._running.values()))
 
     async def answer(self, argument: str, asker: Asker) -> str:
@@ -171,7 +172,7 @@ class RepoMoves:
                 return
 
     async def _steps(self, mover: Mover, name: str) -> None:
-        """Each may be done again. Raises CodeButlerError."""
+        """The steps of a move; each may be repeated. Raises CodeButlerError."""
         kept, served = self._place(name), self._means.table().named(name)
         if served is None:
             await kept.change(lambda _: RepoHosts())
@@ -197,7 +198,7 @@ class RepoMoves:
         mover.release(name)
 
     async def _tell_of_runs(self, name: str, served: Served, place: RepoHosts) -> None:
-        """A line in the channel, where others write, too."""
+        """Post a line about the running agents in the channel, for the other people there."""
         row = next((each for each in self._means.workers.rows() if each.name == name), None)
         if row is None or not _is_busy(row):
             return
@@ -232,7 +233,7 @@ class RepoMoves:
             log.error("the audit log cannot be written: %s", error)  # noqa: TRY400 - a line is enough
 
     async def _post(self, served: Served, key: str, text: str) -> None:
-        """Once, whichever gateway does it."""
+        """Post it once, whichever gateway does it."""
         try:
             await self._means.publish(served.channel_id, f"move {key}", Post(message=said(text)), True)  # noqa: FBT003 - unsure
         except ChatError as error:
@@ -244,7 +245,7 @@ def _corrected(place: RepoHosts, host: str) -> RepoHosts:
 
 
 def wish_of(host: str, asker: Asker, *, force: bool) -> RepoHosts:
-    """What somebody wants."""
+    """The move that somebody requests."""
     return RepoHosts(to=host.lower(), force=force, key=asker.key, user=asker.user)
 
 

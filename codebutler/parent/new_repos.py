@@ -82,7 +82,7 @@ class Means:
 
 
 class NewRepos:
-    """``make`` does everything."""
+    """Creates repositories that people request in the chat; ``make`` does everything."""
 
     def __init__(self, means: Means) -> None:
         self._means = means
@@ -251,7 +251,7 @@ def _refuse_stranger(config: Config, asker: Asker) -> None:
 
 
 def _guests(config: Config, asker: Asker) -> tuple[PersonRef, ...]:
-    """Whoever asks; at the machine's terminal, its operator if known."""
+    """The person who asks; at the machine's terminal, its operator if known."""
     user = config.approvals.operator if asker.user == OPERATOR else asker.user
     return (user,) if user else ()
 

@@ -172,7 +172,7 @@ class ParentStatus:
         return ", ".join((f"repositories: {len(self._repos.table.served)}", *states))
 
     async def status(self) -> dict[str, Any]:
-        """The contract's status object."""
+        """The status object, as ``status --json`` prints it."""
         rows, cluster = await self._supervisor.status(), await self._supervisor.cluster()
         return {
             "supervisor": {
@@ -193,7 +193,7 @@ class ParentStatus:
         }
 
     async def metrics(self) -> MetricsFacts:
-        """What Prometheus is told."""
+        """The metrics for Prometheus."""
         parts = self._parts
         calls = {each.section.key: self._chats.named(each.name).sender.counts for each in self._connections}
         return MetricsFacts(

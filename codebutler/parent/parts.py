@@ -53,10 +53,10 @@ class Budgets:
 
     def __init__(self) -> None:
         self.told: dict[str, Budget] = {}
-        """Each worker's newest word."""
+        """Each worker's newest report."""
 
     def today(self, repo: str, now: datetime) -> Budget | None:
-        """What is used today; of a day that has begun since nothing is used yet. None where nobody has told."""
+        """Today's use, which is nothing if the day began after the report. None if nothing was reported."""
         told = self.told.get(repo)
         if told is None:
             return None
@@ -78,8 +78,8 @@ class Budgets:
 
 
 class LatestTurns:
-    """The newest turns of each repository, as its worker last reported them. They outlive the workers, and
-    us: ``restore`` reads those of an earlier supervisor. ``on_change`` is called after each change."""
+    """The newest turns of each repository, as its worker last reported them. They outlive the workers and this process:
+    ``restore`` reads those of an earlier supervisor. ``on_change`` is called after each change."""
 
     def __init__(self, notes: Notes, on_change: Callable[[], None]) -> None:
         self._notes = notes
@@ -89,7 +89,7 @@ class LatestTurns:
 
     @property
     def by_repo(self) -> Mapping[str, tuple[TurnNote, ...]]:
-        """Those of every repository."""
+        """The newest turns of every repository."""
         return self._turns
 
     def tell(self, repo: str, turns: tuple[TurnNote, ...]) -> None:
@@ -108,7 +108,7 @@ class LatestTurns:
         )
 
     async def restore(self) -> None:
-        """Raises StoreError, msgspec.DecodeError."""
+        """Read the turns that an earlier supervisor stored. Raises StoreError, msgspec.DecodeError."""
         kept = await self._notes.note(NOTE)
         self._turns = {
             **msgspec.json.decode(kept or "{}", type=dict[str, tuple[TurnNote, ...]]),
@@ -116,7 +116,7 @@ class LatestTurns:
         }
 
     async def keep(self) -> None:
-        """Stored for the next supervisor. Raises StoreError."""
+        """Store the turns for the next supervisor. Raises StoreError."""
         if self._unkept:
             self._unkept = False
             await self._notes.keep_note(NOTE, msgspec.json.encode(self._turns).decode())
@@ -149,7 +149,7 @@ class Signals:
 
 
 class Reloads:
-    """Whoever changed what stands on the disk has it read again."""
+    """Has the configuration on disk read again, for code that has changed it."""
 
     def __init__(self) -> None:
         self._asked: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
@@ -161,7 +161,7 @@ class Reloads:
         await done
 
     async def serve(self, reload: Callable[[], Awaitable[object]]) -> None:
-        """Until cancelled."""
+        """Carry out requests for a reload, until cancelled."""
         while True:
             done = await self._asked.get()
             try:
@@ -205,7 +205,7 @@ class Parts:
     dashboard: DashboardAddress = field(default_factory=DashboardAddress)
 
     def traced(self, deliver: Callable[[Entry], None]) -> Callable[[Entry], None]:
-        """``deliver``; if there are traces, with the context of the event's."""
+        """``deliver``; if there are traces, within the context of the event's trace."""
         if (tracing := self.tracing) is None:
             return deliver
         return lambda entry: deliver(replace(entry, trace=tracing.delivered(entry.event, entry.received_at)))

@@ -1,7 +1,7 @@
-"""On which host each repository is: what all gateways know of it, and the registry of this one.
+"""Which host each repository is on: the note that all gateways share, and this gateway's registry.
 
-A stand-by's registry is another file. So a move is noted for all gateways, and each that begins to lead writes it into
-its own registry.
+Each gateway has its own registry file. So a move is noted for all gateways, and each gateway that begins to lead writes
+it into its own registry.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from codebutler.intake.records import Kept, Notes
 
 
 class RepoHosts(Struct, frozen=True, kw_only=True):
-    """Where a repository is: ``host``, "" = as registered, and which it was on ``before``. It is on its way ``to``
-    another one, or what it ``left`` is being taken over. ``force``: without waiting; ``key`` and ``user``: of the
-    request."""
+    """Where a repository is: ``host``, "" = as registered; ``before``: the hosts it was on. ``to``: the host it is
+    being moved to; ``left``: the host whose undelivered events are being taken over. ``force``: do not wait for running
+    agents; ``key`` and ``user``: of the request."""
 
     host: str = ""
     before: tuple[str, ...] = ()
@@ -32,11 +32,11 @@ class RepoHosts(Struct, frozen=True, kw_only=True):
 
     @property
     def is_moving(self) -> bool:
-        """Whether a move has begun, and is not done."""
+        """Whether a move has begun and is not finished."""
         return bool(self.to or self.left)
 
     def moved(self, old: str) -> RepoHosts:
-        """It has left ``old``."""
+        """The note once the repository has left ``old``."""
         before = (*(each for each in self.before if each not in (old, self.to)), old)
         return replace(self, host=self.to, before=before, to="", left=old)
 
@@ -56,6 +56,6 @@ async def adopt(registry: Registry, notes: Notes) -> None:
 
 
 def placed(entries: RepoEntries, name: str, host: str) -> RepoEntries:
-    """With that repository on ``host``. Raises RegistryError."""
+    """The entries, with that repository on ``host``. Raises RegistryError."""
     entry = find(entries, name)
     return replaced(entries, replace(entry, path=f"{host}:{entry.path.partition(':')[2]}"))

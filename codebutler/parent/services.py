@@ -128,7 +128,7 @@ class ParentServices:
         await self._listeners.ended(repo.channel_id, ended.messages, ended.outcome)
 
     async def reported(self, repo: RepoSettings, report: HostReport) -> None:
-        """Take what a host tells of its repository. Raises StoreError."""
+        """Take a host's report about its repository. Raises StoreError."""
         match report:
             case JobsReport():
                 await self._parts.told_jobs.keep(repo.name, report)
@@ -142,14 +142,14 @@ class ParentServices:
                     await told(f"{repo.name}/{job}", key)
 
     def runs_known(self, repo: RepoSettings) -> str | None:
-        """As the ledger has them."""
+        """When the latest run ended that the ledger has of this repository; see ``Services``."""
         hosted = self._parts.hosted_runs
         return hosted.known(host_in(repo.path), repo.name) if hosted is not None else None
 
     async def thread(
         self, repo: RepoSettings, thread: MessageRef, before: MessageRef
     ) -> tuple[tuple[Quoted, ...], int]:
-        """The messages in a thread of the repository's own channel. Raises ChatError."""
+        """The messages of a thread in the repository's own channel. Raises ChatError."""
 
         def is_heard(user: PersonRef) -> bool:
             return may(Person(user), "see", Where(repo.config, repo.channel_id)).allowed

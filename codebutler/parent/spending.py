@@ -1,8 +1,8 @@
 """What every repository uses, day by day: for the budget of all together, and for people who ask.
 
-Read from the stores: all of them before the first worker starts, then again whenever a worker tells that it used
-something. So a restart forgets nothing, and two repositories that tell at once are both counted. Hosts tell what theirs
-have used, and that is noted for the next gateway.
+Read from the stores: all of them before the first worker starts, then each again whenever its worker reports use. So a
+restart forgets nothing, and two repositories that report at once are both counted. Hosts report the use of theirs,
+which is noted for the next gateway.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from codebutler.protocol.runs import LedgerRow
 WEEK_DAYS = 7
 LOOK_AGAIN_S = 60.0
 REST_S = 1.0
-"""The longest time between two looks at a repository whose runs have changed."""
+"""The longest time between two reads of a repository whose runs have changed."""
 REST = 50
-"""A look is followed by so many times what it took of a processor: it adds up all runs of the day."""
+"""After a read, wait this many times the processor time it took: it adds up all runs of the day."""
 """The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
 Record = Callable[[str, LogTag, str], None]
 
 
 class Spending:
-    """``load`` once, then ``run``. ``changed`` is told after each change."""
+    """The use of all repositories by day: ``load`` once, then ``run``. ``changed`` is notified after each change."""
 
     def __init__(
         self, table: Callable[[], RepoTable], clock: Clock, record: Record, notes: Notes | None = None
@@ -67,7 +67,7 @@ class Spending:
                 await self._look(account)
 
     def told(self, repo: str) -> None:
-        """Its worker says that something was used."""
+        """Its worker reports new use."""
         self._due[repo] = None
         self._news.set()
 
@@ -76,7 +76,7 @@ class Spending:
         return self._days.get(repo, NO_DAYS)
 
     async def take(self, repo: str, days: Mapping[str, DayUse]) -> None:
-        """Its host says that it used this. Raises StoreError, CodeButlerError for what is no date."""
+        """Its host reports this use. Raises StoreError, and CodeButlerError for an invalid date."""
         try:
             known = {date.fromisoformat(day): use for day, use in days.items()}
         except ValueError as error:
@@ -87,7 +87,7 @@ class Spending:
         self.changed.tell()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read reported changes and new days, until cancelled."""
         while True:
             await wait_for(self._clock, self._news, min(map(self._rest_s, self._due), default=LOOK_AGAIN_S))
             self._news.clear()
@@ -106,14 +106,14 @@ class Spending:
         return max(0.0, self._rests_until_s.get(repo, 0.0) - self._clock.monotonic())
 
     def week(self, repo: str) -> DayUse:
-        """What a repository used on the last seven days."""
+        """What a repository used in the last seven days."""
         account = self._sums.accounts.get(repo)
         if account is None:
             return DayUse()
         return between(self.days(repo), account.today(self._clock.now()), WEEK_DAYS)
 
     def total(self, repo: RepoSettings) -> TotalUse:
-        """What all other repositories have used on this one's day, and in its month."""
+        """What all other repositories have used on this one's current day, and in its month."""
         now = self._clock.now()
         zone = zone_of(repo.config.budget.timezone)
         today = now.astimezone(zone).date()
@@ -127,7 +127,7 @@ class Spending:
         )
 
     async def _recall(self, account: Account) -> None:
-        """What its host has told an earlier gateway."""
+        """What its host has reported to an earlier gateway."""
         if account.name not in self._days and self._notes is not None:
             try:
                 note = await self._notes.note(_note(account.name))
@@ -139,8 +139,8 @@ class Spending:
         self._read_on[account.name] = account.today(self._clock.now())
 
     async def _look(self, account: Account) -> float:
-        """Read its days: all of this month and the last week, and if that was done today those that may change. Returns
-        the processor's seconds that it took."""
+        """Read its daily use: all of this month and the last week, or only the days that may change if that was done
+        today. Returns the processor time that it took, in seconds."""
         if account.is_remote:
             await self._recall(account)
             return 0.0
@@ -173,13 +173,13 @@ def _note(repo: str) -> str:
 
 
 def _used(path: Path, during: Period) -> tuple[dict[date, dict[str, DayUse]], float]:
-    """With the processor's seconds that it took."""
+    """The daily use, and the processor time that reading it took, in seconds."""
     began_s = time.thread_time()
     return used(path, during), time.thread_time() - began_s
 
 
 class Ledgers:
-    """The rows of the served repositories' runs that asked a model, read when somebody asks. ``hosted``: those of
+    """The ledger's rows (runs that called a model) of the served repositories, read on demand. ``hosted``: those of
     hosts."""
 
     def __init__(
@@ -196,7 +196,7 @@ class Ledgers:
 
     @property
     def names(self) -> list[str]:
-        """Those of the repositories."""
+        """The names of the repositories."""
         return [each.entry.name for each in self._table().served]
 
     def days(self, count: int, repo: str = "") -> Period:
@@ -207,7 +207,7 @@ class Ledgers:
         return Period(today - timedelta(days=count - 1), today + timedelta(days=1), zone)
 
     async def rows(self, during: Period, names: Iterable[str]) -> list[LedgerRow]:
-        """Those of these repositories, oldest first. One that cannot be read is logged and left out."""
+        """The rows of these repositories, oldest first. A repository that cannot be read is logged and left out."""
         found: list[LedgerRow] = []
         for name in names:
             served = self._table().named(name)

@@ -1,4 +1,4 @@
-"""What all repositories but one have used: asked for each of them after each change, so the sum is made once."""
+"""What all repositories but one have used. It is needed for each of them after each change, so the sum is made once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from codebutler.protocol.messages import MAX_COUNT, DayUse
 
 Days = Mapping[date, DayUse]
 Exact = tuple[int, int, int, int]
-"""Runs, tokens, and dollars and minutes in billionths: so that taking one away from all leaves the others."""
+"""Runs, tokens, and dollars and minutes in billionths: whole numbers, so that subtracting one repository from the sum
+is exact."""
 BILLION = 10**9
 NONE: Exact = (0, 0, 0, 0)
 NO_DAYS: Days = MappingProxyType({})
@@ -24,7 +25,7 @@ NO_DAYS: Days = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A registered repository, and how its runs are counted. ``is_remote``: its store is on a host."""
+    """A registered repository, and how its use is counted. ``is_remote``: its store is on a host."""
 
     name: str
     path: Path
@@ -32,12 +33,12 @@ class Account:
     is_remote: bool = False
 
     def today(self, now: datetime) -> date:
-        """Its day."""
+        """The current date in its time zone."""
         return now.astimezone(zone_of(self.config.budget.timezone)).date()
 
 
 def accounts_of(table: RepoTable) -> Mapping[str, Account]:
-    """All that are registered, by name. Pure."""
+    """All registered repositories, by name. Pure."""
     served = [(each.entry, each.config) for each in table.served]
     absent = [(each.entry, table.config) for each in table.absent]
     return {
@@ -47,12 +48,12 @@ def accounts_of(table: RepoTable) -> Mapping[str, Account]:
 
 
 def between(days: Days, today: date, count: int) -> DayUse:
-    """On this many days, of which ``today`` is the last. Pure."""
+    """The sum over this many days, of which ``today`` is the last. Pure."""
     return together(days[day] for number in range(count) if (day := today - timedelta(days=number)) in days)
 
 
 class TotalSums:
-    """Of the repositories in ``table``; ``days`` are what each has used, and a change replaces its mapping."""
+    """The sums of the repositories in ``table``. ``days``: what each has used by day; a change replaces its mapping."""
 
     def __init__(self, table: Callable[[], RepoTable], days: Callable[[str], Days]) -> None:
         self._table = table
@@ -64,7 +65,7 @@ class TotalSums:
         self._day = self._month = NONE
 
     def changed(self) -> None:
-        """Something was used."""
+        """Something was used: the sums must be made again."""
         self._made_at = None
 
     @property
@@ -76,9 +77,9 @@ class TotalSums:
         return self._accounts
 
     def others(self, name: str, now: datetime) -> tuple[DayUse, DayUse]:
-        """What all but this one have used on their day, and in its month."""
+        """What all other repositories have used on their current day, and in this one's month."""
         accounts, minute = self.accounts, now.replace(second=0, microsecond=0)
-        if self._made_at != minute:  # a day of somebody may have ended
+        if self._made_at != minute:  # one of the repositories may have begun a new day
             self._own = {name: self._sums(each, now) for name, each in accounts.items()}
             self._day = _sum(day for _, _, day, _ in self._own.values())
             self._month = _sum(month for _, _, _, month in self._own.values())
@@ -104,7 +105,7 @@ def _sum(amounts: Iterable[Exact]) -> Exact:
 
 
 def _without(all_of_them: Exact, own: Exact) -> DayUse:
-    """Within what a message may hold: no repository's claim may stop another."""
+    """Clamped to a message's limits: one repository's wrong numbers must not stop another."""
     runs, tokens, usd, minutes = (total - each for total, each in zip(all_of_them, own, strict=True))
     return DayUse(
         runs=min(runs, MAX_COUNT),

@@ -56,7 +56,7 @@ def _weekly(served: Served) -> Job:
 
 
 class WeeklyCosts:
-    """``named`` finds a served repository."""
+    """Posts the weekly summaries. ``named`` finds a served repository."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Memory with a limit: what a process remembers of things that come without end."""
+"""Memory with a limit, for data that never stops coming."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class FileLock:
         return self
 
     def release(self) -> None:
-        """May be called twice."""
+        """Release the lock. A second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -77,7 +77,7 @@ def _taken(fd: int) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file, of a link itself; None if there is nothing, or we may not look."""
+    """Device and inode of the file (of a link, its own); None if there is no file, or we may not look."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -43,7 +43,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_everywhere(host: str) -> bool:
-    """Whether a server bound to ``host`` listens at every address of this machine: then it is no address to open."""
+    """Whether a server bound to ``host`` listens at every address of this machine: then it is not an address for a
+    browser."""
     try:
         return ip_address(host).is_unspecified
     except ValueError:

@@ -97,7 +97,7 @@ async def serving(
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the program."""
+    """uvicorn's server, but signals are left to the program."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

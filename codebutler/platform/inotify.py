@@ -1,4 +1,4 @@
-"""What happens to names in directories, as the kernel tells it. inotify(7). Linux."""
+"""Changes of names in directories, as the kernel reports them. inotify(7). Linux."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ READ_BYTES = 64 * 2**10
 
 
 class NameEvent(NamedTuple):
-    """``gone``: the name, or the whole directory, is not there any more. ``unsure``: anything may have happened, in any
-    directory. ``whole``: the directory itself is not watched any more."""
+    """A change. ``gone``: the name, or the whole directory, no longer exists. ``unsure``: anything may have happened,
+    in any directory. ``whole``: the directory itself is no longer watched."""
 
     directory: Path | None
     name: str
@@ -35,7 +35,7 @@ class NameWatch:
         self._watches: dict[int, Path] = {}
 
     def watch(self, directory: Path) -> None:
-        """From now on; a second call changes nothing. Raises OSError."""
+        """Watch the directory from now on; a second call does nothing. Raises OSError."""
         if directory not in self._watches.values():
             number = self._libc.inotify_add_watch(self.fd, os.fsencode(directory), ctypes.c_uint32(WATCHED))
             self._watches[_checked(number)] = directory

@@ -1,7 +1,6 @@
 """A LaunchAgent: its property list, and its installation.
 
-Sources: launchd.plist(5), launchctl(1). For macOS; the tests never run it there, they check the text and the
-calls.
+Sources: launchd.plist(5), launchctl(1). The tests check the text and the calls, but never run it on macOS.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Linux:
         """proc_pid_environ(5): of this user's processes."""
         found: dict[int, tuple[str, str]] = {}
         for pid in _pids():
-            # Asked twice: if the pid has become another's in between, its start time is not that of the one asked.
+            # Read twice: if the pid was reused in between, the start times differ.
             if _variable(pid, variable) and (entry := _entry(pid)) and (value := _variable(pid, variable)):
                 found[pid] = (entry.started, value)
         return found
@@ -136,7 +136,7 @@ class Linux:
 
     @cached_property
     def _libc(self) -> ctypes.CDLL:
-        """Once: each is a new class, and a turn opens a hundred paths."""
+        """Loaded once: each load creates a new class, and a turn opens a hundred paths."""
         return ctypes.CDLL(None, use_errno=True)
 
     def unwritable(self, content: bytes, owner: object) -> str:
@@ -161,7 +161,7 @@ class Linux:
         return Systemd(service, env, run), unit_text(service)
 
     def keychain_has(self, service: str) -> bool:
-        """Programs keep their logins in files here."""
+        """Never: on Linux programs keep their logins in files."""
         return False
 
 
@@ -198,7 +198,8 @@ def _pss_bytes(pid: int) -> int | None:
 
 
 def _read(path: str) -> bytes:
-    """The whole file. Not as a Path: every process of the machine is looked at each time a program ends."""
+    """The whole file. Without Path, which is slower: this reads every process of the machine whenever a program
+    ends."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(fd, CHUNK_BYTES), b""))

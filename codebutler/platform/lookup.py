@@ -70,7 +70,7 @@ def look_up(binary: str, path: str, repo: Path | None = None) -> Path | None:
 
 
 def trusted_path(path: str, repo: Path | None = None) -> str:
-    """The entries of ``path`` in which ``look_up`` looks, for a program that starts others by their names."""
+    """The entries of ``path`` that ``look_up`` uses, for a program that starts others by name."""
     entries = [Path(entry) for entry in path.split(os.pathsep)]
     trusted = [
         str(entry) for entry in entries if entry.is_absolute() and not (repo and entry.is_relative_to(repo))

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: for what must go on while the main loop is busy or blocked."""
+"""An event loop in a separate thread, for work that must continue while the main loop is busy or blocked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """``async with LoopThread("name") as own``. What is made in it is used in it only."""
+    """A thread with an event loop: ``async with LoopThread("name") as own``. Use objects that are created in its loop
+    only there."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -32,12 +33,13 @@ class LoopThread:
         self._loop.close()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` returns or raises there. Cancelling this cancels it, and does not wait for that."""
+        """Run ``work`` there; returns or raises what it does. Cancelling this cancels ``work`` without waiting for its
+        end."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     @asynccontextmanager
     async def entered(self, context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        """``context`` is entered and left there, by two tasks."""
+        """Enters and leaves ``context`` there, in two separate tasks."""
         value = await self.run(_entering(context))
         try:
             yield value
@@ -54,7 +56,7 @@ async def _leaving(context: AbstractAsyncContextManager[T]) -> None:
 
 
 async def _cancel_all() -> None:
-    """All that still runs there but this."""
+    """Cancel all other tasks that still run there."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

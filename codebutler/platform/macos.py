@@ -46,7 +46,7 @@ UNTRIED = (
 
 
 class ListedProcess:
-    """A line of PS."""
+    """A line of the output of PS."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.pid, self.parent, self.zombie = int(words[0]), int(words[1]), words[2].startswith("Z")
@@ -69,7 +69,7 @@ def rows(listing: str) -> dict[int, ListedProcess]:
 
 
 def working_directories(listing: str) -> list[Path]:
-    """Those in the output of ``lsof -d cwd -Fn``. Pure."""
+    """The working directories in the output of ``lsof -d cwd -Fn``. Pure."""
     return [Path(line[1:]) for line in listing.splitlines() if line.startswith("n/")]
 
 
@@ -91,7 +91,7 @@ class MacOS:
     untried: tuple[Untried, ...] = UNTRIED
 
     def __init__(self, path: str = PATH) -> None:
-        """``path``: where the programs are that it asks."""
+        """``path``: where it finds the programs that it runs."""
         self._path = path
 
     def processes(self) -> dict[int, ProcessEntry]:
@@ -105,12 +105,12 @@ class MacOS:
         return [row.pid for row in self._listed().values() if row.parent == pid]
 
     def use_of(self, pids: Collection[int]) -> dict[int, ProcessUse]:
-        """The memory is the resident set, which counts what processes share in each of them."""
+        """The memory is the resident set: shared memory counts in each process."""
         table = self._listed() if pids else {}
         return {pid: ProcessUse(table[pid].memory_bytes, _below(table, pid)) for pid in pids if pid in table}
 
     def carrying(self, variable: str) -> dict[int, tuple[str, str]]:
-        """The system does not show environments."""
+        """Nothing: the system does not show environments."""
         return {}
 
     def at_terminal(self, program: str) -> list[Path]:
@@ -125,7 +125,7 @@ class MacOS:
         return rows(self._told(*PS))
 
     def _told(self, *argv: str) -> str:
-        """What the program prints; "" if it cannot be run."""
+        """The program's output; "" if it cannot be run."""
         env = {"PATH": self._path, "LC_ALL": "C", "HOME": str(Path.home())}
         with suppress(OSError, subprocess.TimeoutExpired):
             return subprocess.run(
@@ -137,7 +137,7 @@ class MacOS:
         return 0
 
     def handle(self, pid: int) -> int | None:
-        """There is nothing of the kind."""
+        """None: macOS has no such descriptors."""
         return None
 
     def send(self, handle: int, number: int) -> None:
@@ -150,7 +150,7 @@ class MacOS:
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL):
                 raise
-            os.fsync(descriptor)  # such a file system has nothing better
+            os.fsync(descriptor)  # this file system offers nothing better
 
     def has_access_list(self, directory: Path) -> bool:
         return listed_access(self._told("ls", "-lde", str(directory)))

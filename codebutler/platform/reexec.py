@@ -1,7 +1,7 @@
-"""Starts this process anew in place: the same command, pid and environment, and the code that is installed now.
+"""Restarts this process in place: the same command, pid and environment, with the code that is installed now.
 
-A service manager sees the same process all along. A listening socket can be left open for the next run: who connects in
-between waits in its queue.
+To a service manager it stays the same process. A listening socket can be left open for the next run: clients that
+connect in between wait in its queue.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LISTENER = "CODEBUTLER_LISTENER"
 
 
 class Reexec:
-    """Make it before anything else is imported: what is registered first runs last at the exit. If ``wanted`` then, the
-    process starts anew instead of ending."""
+    """Create it before anything else is imported: exit handlers that are registered first run last. If ``wanted`` is
+    set then, the process restarts instead of ending."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -33,7 +33,7 @@ class Reexec:
     def _start(self) -> None:
         if not self.wanted:
             return
-        # What is left are helpers of ours, whose end the next run would not wait for.
+        # The remaining children are our helpers, which the next run could not wait for.
         for pid in this_system().children(os.getpid()):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -44,7 +44,7 @@ class Reexec:
         except OSError as error:
             sys.stderr.write(f"codebutler: cannot start again: {error.strerror}\n")
             sys.stderr.flush()
-            os._exit(EXIT_FAILED)  # a service manager starts it then
+            os._exit(EXIT_FAILED)  # then a service manager restarts it
 
 
 def leave_open(listener: socket.socket) -> None:
@@ -55,7 +55,7 @@ def leave_open(listener: socket.socket) -> None:
 
 
 def left_open(host: str, ports: range) -> socket.socket | None:
-    """The socket that the run before left, if it listens there; one that does not is closed."""
+    """The socket that the previous run left open, if it listens at this address; otherwise it is closed."""
     number = os.environ.pop(LISTENER, "")
     if not number.isdigit():
         return None

@@ -20,7 +20,7 @@ State = Literal["absent", "starting", "running", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
+    """The state of the service. ``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
 
     state: State
     pid: int = 0
@@ -40,7 +40,8 @@ Run = Callable[[Sequence[str]], ProgramResult]
 
 
 class Manager(Protocol):
-    """``file`` describes the service. All raise CodeButlerError with a line that says what to do."""
+    """A service manager. ``file`` describes the service. All methods raise CodeButlerError with a line that says what
+    to do."""
 
     file: Path
 
@@ -72,8 +73,8 @@ def run(argv: Sequence[str]) -> ProgramResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
-    """``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment`` is all it gets
-    of the installing shell. ``stop_s``: how long an orderly stop may take."""
+    """The service to install. ``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment``
+    is all it gets of the installing shell. ``stop_s``: how long an orderly stop may take."""
 
     name: str
     argv: tuple[str, ...]

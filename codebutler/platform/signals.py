@@ -41,8 +41,8 @@ def _nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 class Stopping:
-    """``ready``: everything is up. ``asked``: finish running work. ``insisted``: end now. ``restarts``: another run
-    follows at once."""
+    """The milestones of a run. ``ready``: everything is up. ``asked``: finish running work. ``insisted``: end now.
+    ``restarts``: another run follows at once."""
 
     def __init__(self, *, may_restart: bool = False) -> None:
         self.restarts = False
@@ -59,7 +59,7 @@ class Stopping:
         self.asked.set()
 
     def restart(self) -> None:
-        """Stop in order, for another run. Raises CodeButlerError if it is to stop already, or cannot restart."""
+        """Stop in order, for another run. Raises CodeButlerError if it is stopping already, or cannot restart."""
         if not self._may_restart:
             raise CodeButlerError("a demo cannot be restarted: end it with Ctrl-C and start it again")
         if self.asked.is_set() and not self.restarts:
@@ -85,7 +85,8 @@ log = logging.getLogger("codebutler.platform.signals")
 
 
 class Notifier:
-    """``run`` runs until cancelled. ``status`` returns the line that `systemctl status` shows."""
+    """Reports to the service manager; ``run`` runs until cancelled. ``status`` returns the line that `systemctl status`
+    shows."""
 
     def __init__(self, address: str, beat_s: float, clock: Clock, status: Callable[[], str]) -> None:
         self._address = address

@@ -1,4 +1,4 @@
-"""OperatingSystem: all that differs between the systems we run on. Nobody else asks which one this is."""
+"""OperatingSystem: everything that differs between the systems we run on. No other code asks which one this is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class ProcessEntry(NamedTuple):
 
 
 class ProcessUse(NamedTuple):
-    """What a process takes: its memory (None: unknown), and how many processes it and its descendants have started."""
+    """The resources of a process: its memory (None: unknown), and how many processes it and its descendants have
+    started."""
 
     memory_bytes: int | None
     programs: int
@@ -37,10 +38,11 @@ class Untried(NamedTuple):
 
 
 class OperatingSystem(Protocol):
-    """``socket_path_bytes``: how long the path of a Unix socket may be. ``sandboxes``: what ``sandbox.mode`` auto
-    tries, in this order; the others do not exist here. ``native_containers``: containers run on our kernel.
-    ``opens_pages``: there is a browser, whatever the environment says. ``restores_signals``: a command that runs its
-    arguments with the default handling of a terminal's signals. ``untried``: what never ran here. All of it blocks.
+    """The operating system. ``socket_path_bytes``: how long the path of a Unix socket may be. ``sandboxes``: those that
+    ``sandbox.mode`` auto tries, in this order; there are no others here. ``native_containers``: containers run on our
+    kernel. ``opens_pages``: there is a browser, whatever the environment says. ``restores_signals``: a command that
+    runs its arguments with the default handling of a terminal's signals. ``untried``: parts that never ran here. All of
+    it blocks.
     """
 
     name: str
@@ -57,13 +59,13 @@ class OperatingSystem(Protocol):
         """Every process by its pid, except zombies."""
 
     def seen(self, pids: Collection[int]) -> dict[int, ProcessEntry]:
-        """Those of ``pids`` that are there."""
+        """Those of ``pids`` that exist."""
 
     def children(self, pid: int) -> list[int]:
         """The processes that it has started itself."""
 
     def use_of(self, pids: Collection[int]) -> dict[int, ProcessUse]:
-        """What those of ``pids`` take that are there."""
+        """The resources of those ``pids`` that exist."""
 
     def carrying(self, variable: str) -> dict[int, tuple[str, str]]:
         """pid -> (when it started, value) of each process that began with this variable in its environment; empty if
@@ -88,7 +90,7 @@ class OperatingSystem(Protocol):
         """Return once the file or directory is on disk, not only in the drive's cache. Raises OSError."""
 
     def has_access_list(self, directory: Path) -> bool:
-        """Whether more than the mode decides who may enter."""
+        """Whether an access control list, and not the mode alone, decides who may enter."""
 
     def name_watch(self) -> NameWatch:
         """Tells when names in directories change. Raises OSError if that is not possible now, or never here."""
@@ -115,7 +117,7 @@ class OperatingSystem(Protocol):
 
 @cache
 def this_system() -> OperatingSystem:
-    """The one that this process runs on."""
+    """The system that this process runs on."""
     if sys.platform == "darwin":
         from codebutler.platform.macos import MacOS
 

@@ -20,7 +20,7 @@ CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 CellState = Literal["yes", "no", "not supported", "not tried"]
 RESULT_NAME = "agents.json"
 RESULT_FORMAT = 1
-"""Rises when a field changes its meaning or goes; a new field does not change it."""
+"""Raised when a field is removed or changes its meaning, not when one is added."""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -34,8 +34,8 @@ class Cell(Struct, frozen=True, kw_only=True):
 
 class AgentResult(Struct, frozen=True, kw_only=True):
     """One agent's row. ``repos``: those whose agents have these settings; ``version`` is "" if its program does not
-    say; ``floor`` is the oldest version that works, ``tested`` the newest one tested, "" where there is none.
-    ``turns`` were run, for ``cost_usd`` as far as the agent told."""
+    say; ``floor`` is the oldest version that works, ``tested`` the newest one tested, "" if there is none. ``turns``:
+    how many were run, for ``cost_usd`` as far as the agent reported it."""
 
     agent: str
     repos: tuple[str, ...]

@@ -15,16 +15,16 @@ from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.protocol.messages import LiveKind
 
 NO_CARD = MessageRef("0.0")
-"""Before any card's ref."""
+"""Sorts before every card's ref."""
 SaidKind = Literal["text", "progress", "card"]
 
 
 class _Request(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """From a command."""
+    """A request of a command."""
 
 
 class StatusRequest(_Request, frozen=True, tag="status"):
-    """What is running?"""
+    """Asks for the status."""
 
 
 class StopRequest(_Request, frozen=True, tag="stop"):
@@ -47,7 +47,7 @@ class ReloadRequest(_Request, frozen=True, tag="reload"):
 
 
 class RestartRequest(_Request, frozen=True, tag="restart"):
-    """Start anew in place."""
+    """Restart in place."""
 
 
 class JobsRequest(_Request, frozen=True, tag="jobs"):
@@ -58,7 +58,7 @@ class JobsRequest(_Request, frozen=True, tag="jobs"):
 
 
 class DashboardRequest(_Request, frozen=True, tag="dashboard"):
-    """A link that opens the dashboard."""
+    """Asks for a link that opens the dashboard."""
 
 
 class ChatRequest(_Request, frozen=True, tag="chat"):
@@ -70,8 +70,8 @@ class ChatRequest(_Request, frozen=True, tag="chat"):
 
 
 class Say(_Request, frozen=True, tag="say"):
-    """In a chat: the operator says this. ``seen``: the newest card that was shown when typing began; the
-    words decide no later one."""
+    """In a chat: the operator says this. ``seen``: the newest card that was shown when typing began; the words cannot
+    decide a later one."""
 
     text: str
     seen: MessageRef = NO_CARD
@@ -87,11 +87,11 @@ class Press(_Request, frozen=True, tag="press"):
 
 
 class _Reply(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """From the supervisor."""
+    """A reply of the supervisor."""
 
 
 class StatusReply(_Reply, frozen=True, tag="status"):
-    """The contract's status object."""
+    """The status object, as ``status --json`` prints it."""
 
     status: dict[str, Any]
 
@@ -110,7 +110,7 @@ class DashboardReply(_Reply, frozen=True, tag="dashboard"):
 
 
 class Posted(_Reply, frozen=True, tag="posted"):
-    """The operator's message stands in the channel; its ref starts or continues the thread."""
+    """The operator's message is in the channel; its ref starts or continues the thread."""
 
     channel: ConversationRef
     ref: MessageRef
@@ -127,9 +127,9 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Said(_Reply, frozen=True, tag="said"):
-    """Something was said in the thread; the same ``ref`` again replaces it. ``progress`` is of passing interest: where
-    a turn is in line, or what it does. A ``card`` waits for one of its ``choices`` while it has any; those of anything
-    else end what it tells of."""
+    """Something was said in the thread; the same ``ref`` again replaces it. ``progress``: of passing interest, a turn's
+    place in the queue or its current step. A ``card`` waits for one of its ``choices`` while it has any; the choices of
+    any other message stop what it reports."""
 
     text: str
     kind: SaidKind = "text"
@@ -152,7 +152,7 @@ class Past(_Reply, frozen=True, tag="past"):
 
 
 class ChatOpened(_Reply, frozen=True, tag="opened"):
-    """The chat can begin; what was to be told of the past is told. ``thread`` is None if a new one begins."""
+    """The chat can begin; the earlier messages have been sent. ``thread`` is None if a new one begins."""
 
     repo: str
     agent: str
@@ -166,7 +166,7 @@ class Working(_Reply, frozen=True, tag="started"):
 
 
 class Ended(_Reply, frozen=True, tag="ended"):
-    """In a chat: the operator's message ``ref`` has had its outcome; "" where it got nowhere."""
+    """In a chat: the operator's message ``ref`` has had its outcome; "" if no turn was made of it."""
 
     ref: MessageRef
     outcome: TurnOutcome

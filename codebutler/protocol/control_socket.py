@@ -112,7 +112,7 @@ async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlRepl
 
 
 def _is_owner(sock: socket.socket) -> bool:
-    """Not somebody who has gone, either: then the system cannot say who it was."""
+    """Whether the peer is our own user; False also if it has gone, because the system cannot say then who it was."""
     try:
         return this_system().peer_uid(sock) in (os.getuid(), 0)
     except OSError:

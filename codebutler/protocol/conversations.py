@@ -1,4 +1,4 @@
-"""What a worker is asked about its conversations, and what it tells. Asking changes nothing."""
+"""Questions to a worker about its conversations, and its answers. Asking changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAID_CHARS = 4_000
 ANSWER_CHARS = 20_000
 LINE_CHARS = 500
 MAX_DIFF_BYTES = 3 * 2**18
-"""Of what a run changed, in one frame: JSON makes a third more of it, and the files' names come on top."""
+"""The most of a run's changes in one frame: JSON adds a third to it, and the files' names come on top."""
 MAX_CHANGED_FILES = 300
 MAX_PATH_CHARS = 256
 
@@ -29,7 +29,7 @@ _Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class _Message(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """Between the parent and a worker."""
+    """A message between the parent and a worker."""
 
     request_id: _ID
 
@@ -55,8 +55,8 @@ class SaidTold(Struct, frozen=True, kw_only=True):
 
 
 class RunTold(Struct, frozen=True, kw_only=True):
-    """A run: what it answers, what was decided for it (a line each), its ``answer`` (Markdown of the agent's, cut where
-    ``is_cut``)."""
+    """A run: the messages it answers, the decisions made for it (a line each), its ``answer`` (the agent's Markdown,
+    incomplete if ``is_cut``)."""
 
     id: _ID
     state: _ID
@@ -71,16 +71,16 @@ class RunTold(Struct, frozen=True, kw_only=True):
 
 
 class AskedTold(Struct, frozen=True, kw_only=True):
-    """What the run waits for, with all of its text; "" where that is too long even for a page. ``is_foreign``: it is
-    the agent's own Markdown."""
+    """What the run waits for, with all of its text; "" if that is too long even for a page. ``is_foreign``: it is the
+    agent's own Markdown."""
 
     asked: Asked
     is_foreign: bool = False
 
 
 class ThreadTold(_Message, frozen=True, tag="thread_told"):
-    """The newest runs of the conversation, oldest first; ``has_more``: there were earlier ones. What the run that
-    was asked about waits for is ``asked``. ``problem``: one line that says why there is none."""
+    """The newest runs of the conversation, oldest first; ``has_more``: there were earlier ones. ``asked``: what the run
+    in question waits for. ``problem``: one line that says why there is no answer."""
 
     problem: _Line = ""
     thread: _MessageID = NOWHERE
@@ -90,7 +90,7 @@ class ThreadTold(_Message, frozen=True, tag="thread_told"):
 
 
 class FoundRun(Struct, frozen=True, kw_only=True):
-    """The best run of a conversation: how it began, and (Markdown of ours) the text around what was found."""
+    """The best run of a conversation: how it began, and (our own Markdown) the text around the match."""
 
     id: _ID
     thread: _MessageID
@@ -115,7 +115,7 @@ class AskDiff(_Message, frozen=True, tag="ask_diff"):
 
 class ChangedFile(Struct, frozen=True, kw_only=True):
     """A file that a run changed. ``added`` and ``removed``: lines, None for a binary file; ``old``: its name before, ""
-    if that is the same. ``is_shown``: its lines are among those that are told."""
+    if that is the same. ``is_shown``: ``body`` has its lines."""
 
     path: Annotated[str, Meta(max_length=MAX_PATH_CHARS)]
     old: Annotated[str, Meta(max_length=MAX_PATH_CHARS)] = ""
@@ -125,8 +125,8 @@ class ChangedFile(Struct, frozen=True, kw_only=True):
 
 
 class RunChanges(_Message, frozen=True, tag="run_changes"):
-    """The answer to AskDiff, or ``problem``: one line that says why there is none. ``body`` is what git prints of the
-    files that are shown, in their order, ``is_cut`` where that is longer; ``more``: how many files are left out."""
+    """The answer to AskDiff, or ``problem``: one line that says why there is none. ``body``: git's diff of the files
+    that are shown, in their order; ``is_cut``: it is incomplete; ``more``: how many files are left out."""
 
     problem: Annotated[str, Meta(max_length=500)] = ""
     thread: _MessageID = NOWHERE

@@ -1,4 +1,4 @@
-"""What a host tells its gateway of a repository, beside what its worker says."""
+"""What a host reports to its gateway about a repository, in addition to its worker's messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_TOLD = 500
 
 
 class JobsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="jobs"):
-    """The repository's ``jobs.yaml``: ``data`` is what it holds, None if there is none or it does not count, and then
-    ``trouble`` says why, "" if it is just not there. ``path``: where, for people."""
+    """The repository's ``jobs.yaml``: ``data``: its content; None if the file is missing, or does not count for the
+    reason in ``trouble``. ``path``: where it is, for people."""
 
     data: Annotated[bytes, Meta(max_length=MAX_CONFIG_BYTES)] | None
     path: Annotated[str, Meta(max_length=10_000)]
@@ -36,8 +36,8 @@ class UseReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
 
 
 class RunsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="runs"):
-    """Rows of the repository's ledger, new or changed since they were told; ``programs`` names those agents among them
-    that ask no model. Told only to a gateway that has said which it knows."""
+    """Rows of the repository's ledger, new or changed since the last report; ``programs`` names the agents among them
+    that call no model. Sent only to a gateway that has said which rows it has."""
 
     rows: Annotated[tuple[LedgerRow, ...], Meta(max_length=MOST_TOLD)]
     programs: Annotated[frozenset[str], Meta(max_length=MOST_TOLD)] = frozenset()

@@ -18,30 +18,30 @@ from codebutler.text.amounts import Unit
 
 PROTOCOL_VERSION = 5
 MAX_FRAME_BYTES = 2 * 2**20
-"""What is larger travels in pieces. JSON may cost twenty times its size once it is read (``[{},{},…]``)."""
+"""Larger content travels in pieces. JSON may take twenty times its size once it is parsed (``[{},{},…]``)."""
 MAX_DELIVERED_BYTES = 32 * 2**20
 """What the parent, which is trusted, may send at once: a message with all its text."""
 MAX_UPLOAD_BYTES = 21 * 2**20
 PIECE_BYTES = 2**19
 MAX_FETCH_BYTES = 32 * 2**20
-"""Larger files are refused: the worker holds one in memory until it is whole."""
+"""Larger files are refused: the worker holds a file in memory until it is complete."""
 
 StopReason = Literal["sleep", "shutdown", "restart"]
 LiveKind = Literal["text", "writing", "tool", "plan", "note"]
 MAX_COUNT = 1_000_000
 
 ID = Annotated[str, Meta(max_length=100)]
-"""Of an operation, a request, a file or a message: the parent keeps it, and says it again in its answer."""
+"""The ID of an operation, a request, a file or a message: the parent stores it, and repeats it in its answer."""
 MessageID = Annotated[MessageRef, Meta(max_length=100)]
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
 Messages = Annotated[tuple[MessageID, ...], Meta(max_length=10_000)]
 LogTag = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
-"""Three letters: of a level, of what is told, or of the agent that works."""
+"""Three letters: a log level, a kind of event, or an agent."""
 
 
 class _ToWorker(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """From the parent."""
+    """A message from the parent to a worker."""
 
 
 class TotalUse(_ToWorker, frozen=True, tag="total_use"):
@@ -72,29 +72,29 @@ class Deliver(_ToWorker, frozen=True, tag="deliver"):
 
 
 class Sent(_ToWorker, frozen=True, tag="sent"):
-    """Your operation took effect; ``ref`` is the message's ("" where there is none). Or: who waited has heard of the
-    end of your turn."""
+    """Your operation took effect; ``ref``: of its message, "" if there is none. Or: the end of your turn was reported
+    to those who waited for it."""
 
     op_id: str
     ref: MessageRef
 
 
 class SendFailed(_ToWorker, frozen=True, tag="send_failed"):
-    """Your operation was refused for good; ``code`` is the chat's word for why."""
+    """Your operation was refused for good; ``code``: the chat's reason."""
 
     op_id: str
     code: str
 
 
 class StopTurns(_ToWorker, frozen=True, tag="stop_turns"):
-    """End every running turn and withdraw every queued one; ``user`` is told as the one who stopped them."""
+    """End every running turn and withdraw every queued one; ``user`` is named as the person who stopped them."""
 
     user: PersonRef
 
 
 class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
-    """The next piece of the file you asked for by ``request_id``; ``last`` ends it (its data may be empty) and
-    says what the chat knows of it, which the message may not."""
+    """The next piece of the file you asked for by ``request_id``; ``last`` ends it (its data may be empty) and brings
+    the file's details from the chat, which the message may lack."""
 
     request_id: str
     data: bytes
@@ -103,7 +103,7 @@ class FileChunk(_ToWorker, frozen=True, tag="file_chunk"):
 
 
 class FileTranscript(_ToWorker, frozen=True, tag="file_transcript"):
-    """Instead of a voice clip's content: what the chat's own transcription says was spoken."""
+    """The chat's own transcript of a voice clip, instead of its content."""
 
     request_id: str
     text: str
@@ -111,7 +111,7 @@ class FileTranscript(_ToWorker, frozen=True, tag="file_transcript"):
 
 class ThreadFetched(_ToWorker, frozen=True, tag="thread_fetched"):
     """What was said in the thread you asked about, oldest first; ``left_out`` messages after the first are not in it.
-    ``code`` is a word for why nothing came."""
+    ``code``: why nothing came."""
 
     request_id: str
     said: tuple[Quoted, ...] = ()
@@ -120,14 +120,14 @@ class ThreadFetched(_ToWorker, frozen=True, tag="thread_fetched"):
 
 
 class FetchFailed(_ToWorker, frozen=True, tag="fetch_failed"):
-    """The file will not come, whatever came of it before; ``code`` is a word for why."""
+    """The file will not come, even if pieces of it did; ``code``: why."""
 
     request_id: str
     code: str
 
 
 class LookAtPulls(_ToWorker, frozen=True, tag="look_at_pulls"):
-    """Look at these pull requests now, if they are followed; none = at all."""
+    """Look at these pull requests now, if they are followed; none = at all that are."""
 
     numbers: tuple[int, ...] = ()
 
@@ -140,11 +140,11 @@ class Shutdown(_ToWorker, frozen=True, tag="shutdown"):
 
 
 class _ToParent(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """From a worker."""
+    """A message from a worker to the parent."""
 
 
 class Hello(_ToParent, frozen=True, tag="hello"):
-    """The first message: alive, and which protocol is spoken."""
+    """The first message: the worker is alive, and speaks this protocol."""
 
     version: int
     pid: int
@@ -169,19 +169,18 @@ class Send(_ToParent, frozen=True, tag="send"):
 
 
 class TurnStarted(_ToParent, frozen=True, tag="turn_started"):
-    """These messages are being worked on. Told once: if the worker dies, they come with TurnEnded."""
+    """These messages are being worked on. Sent once: if the worker dies, they come with TurnEnded."""
 
     thread: MessageID
     messages: Messages
 
 
 class TurnEnded(_ToParent, frozen=True, tag="turn_ended"):
-    """These messages (none where the chat shows none) have their outcome, and what answers them is in the
-    chat; only of what was interrupted is told at once. ``agent``: whose turn it was, "" where no agent ran. Answered by
-    Sent.
+    """These messages (none if the chat shows none) have their outcome, and their answer is in the chat; only an
+    interruption is reported before that. ``agent``: whose turn it was, "" if no agent ran. Answered by Sent.
 
-    It is a row of the worker's outbox, written with the outcome itself and told again at each start until it is
-    answered: whichever of us dies, nobody waits for ever. So it may come twice.
+    It is a row of the worker's outbox, written with the outcome itself and sent again at each start until it is
+    answered, so that nobody waits for ever if either process dies. So it may come twice.
     """
 
     op_id: ID
@@ -200,24 +199,24 @@ class UploadPiece(_ToParent, frozen=True, tag="upload_piece"):
 
 class Fetch(_ToParent, frozen=True, tag="fetch"):
     """Give me the content of a file that was shared in my channel; answered by one of FileChunk (several),
-    FileTranscript and FetchFailed. The parent looks the address up itself. ``request_id`` is new each time: what
-    still comes of a request that was given up must not get into the next one's file."""
+    FileTranscript and FetchFailed. The parent looks the address up itself. ``request_id`` is new each time: late pieces
+    of a cancelled request must not get into the next one's file."""
 
     request_id: ID
     file_id: ID
 
 
 class Doing(_ToParent, frozen=True, tag="doing"):
-    """What is done in a thread now, to be shown under it while it lasts; "" = nothing any more. Not kept."""
+    """The current activity in a thread, shown under it while it lasts; "" clears it. Not stored."""
 
     thread: MessageID
     text: str
 
 
 class Live(_ToParent, frozen=True, tag="live"):
-    """What a running turn says and does, as it comes, for who listens at this machine. Not kept, not posted.
+    """What a running turn says and does, as it happens, for listeners at this machine. Neither stored nor posted.
 
-    ``writing`` is what there is so far of a block of prose, which ``text`` then says whole."""
+    ``writing``: a block of prose so far; ``text``: the whole block."""
 
     thread: MessageID
     kind: LiveKind
@@ -235,7 +234,7 @@ class FetchThread(_ToParent, frozen=True, tag="fetch_thread"):
 class Heartbeat(_ToParent, frozen=True, tag="heartbeat"):
     """From the worker's loop: alive, and how much there is to do (turns; outbox operations). ``parked`` turns, which
     wait for a limit or a budget, are among the queued ones; ``followed`` pull requests keep it awake unless its place
-    is needed. It is the worker's word."""
+    is needed. All of it is the worker's own claim."""
 
     running: Count = 0
     queued: Count = 0
@@ -289,7 +288,7 @@ class DayUse(Struct, frozen=True, kw_only=True):
 
 class Budget(_ToParent, frozen=True, tag="budget"):
     """What is used in the repository, and of its own limits, on the day that ends at ``until`` (ISO 8601, UTC); sent
-    when it changes. Limits of a user, a thread or a job are told where they are asked for."""
+    when it changes. The limits of a user, a thread or a job are shown to those who ask for them."""
 
     limits: Annotated[tuple[LimitUse, ...], Meta(max_length=20)] = ()
     until: ID = ""
@@ -344,7 +343,7 @@ Level = Literal["ok", "warn", "FAIL"]
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One line of `codebutler doctor`: how ``subject`` of ``area`` is, and, unless it is well, what to do."""
+    """One line of `codebutler doctor`: the state of ``subject`` in ``area`` and, unless all is well, what to do."""
 
     area: str
     subject: str
@@ -358,10 +357,10 @@ def ok(area: str, subject: str, text: str) -> Finding:
 
 
 def warn(area: str, subject: str, text: str) -> Finding:
-    """It works, and somebody should know."""
+    """It works, but a person should know about it."""
     return Finding(area=area, subject=subject, level="warn", text=text)
 
 
 def fail(area: str, subject: str, text: str) -> Finding:
-    """It does not work until something is done."""
+    """It does not work until a person does something."""
     return Finding(area=area, subject=subject, level="FAIL", text=text)

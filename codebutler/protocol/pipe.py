@@ -53,12 +53,12 @@ def _too_large(length: int, limit: int) -> FrameTooLargeError:
 
 
 def to_worker_codec() -> Codec[ToWorker]:
-    """What a worker reads."""
+    """The codec for the messages that a worker reads."""
     return Codec(ToWorker, max_frame_bytes=MAX_DELIVERED_BYTES)
 
 
 def to_parent_codec() -> Codec[ToParent]:
-    """What the parent reads."""
+    """The codec for the messages that the parent reads."""
     return Codec(ToParent, max_sent_bytes=MAX_DELIVERED_BYTES)
 
 
@@ -83,7 +83,7 @@ class MessagePipe(Generic[M]):
             self._writer.write(self._codec.encode(message))
 
     async def drain(self) -> None:
-        """Wait until the other side has taken enough that more may be queued."""
+        """Wait until the other side has read enough to queue more."""
         try:
             await self._writer.drain()
         except ConnectionError:
@@ -91,7 +91,7 @@ class MessagePipe(Generic[M]):
 
     @property
     def unread_bytes(self) -> int:
-        """How much the other side has not taken yet."""
+        """How many bytes the other side has not read yet."""
         return self._writer.transport.get_write_buffer_size()
 
     async def messages(self, admit: Callable[[int], Awaitable[None]] | None = None) -> AsyncIterator[M]:

@@ -1,4 +1,4 @@
-"""A row of the run ledger: as `codebutler ledger` shows it, and as a host tells it to its gateway."""
+"""A row of the run ledger: as `codebutler ledger` shows it, and as a host reports it to its gateway."""
 
 from __future__ import annotations
 

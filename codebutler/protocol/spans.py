@@ -11,7 +11,7 @@ TraceContext = Annotated[str, Meta(pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-01\Z"
 """W3C Trace Context, ``traceparent``."""
 Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:-]{0,60}\Z")]
 Nanoseconds = Annotated[int, Meta(ge=0, le=2**62)]
-"""Since the epoch."""
+"""Nanoseconds since the epoch."""
 SpanName = Literal["queued", "agent", "tool"]
 MOST_SPANS = 500
 

@@ -28,7 +28,7 @@ _CLOCK = re.compile(r"(?:(\d{4})-(\d{2})-(\d{2})[ T])?(\d{1,2}):(\d{2})")
 
 MAX_TIMERS = 50
 DISABLED = "disabled in the file"
-"""Instead of why a job is paused."""
+"""Stands for the reason of a pause."""
 
 
 def split_in(argument: str, now: datetime) -> tuple[datetime, str]:

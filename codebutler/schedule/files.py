@@ -198,7 +198,7 @@ def job_sources(
 def own_sources(
     repos: Iterable[Served], provenance: Provenance, told: ToldJobs | None = None
 ) -> list[JobSource]:
-    """Those of the repositories: on this disk, or as their hosts have ``told``."""
+    """The ``jobs.yaml`` of the repositories: on this disk, or as their hosts have reported it (``told``)."""
     sources = []
     for each in repos:
         place = _place(each)
@@ -218,17 +218,17 @@ def _place(served: Served) -> JobPlace:
 
 
 class ToldJobs:
-    """``jobs.yaml`` of repositories on hosts: each host reads its own, and tells it when it changes. ``load`` once.
-    What was told is noted, so that the schedule goes on while a host is away."""
+    """The ``jobs.yaml`` of repositories on hosts: each host reads its own, and reports changes. ``load`` once. Reports
+    are noted, so that the schedule continues while a host is away."""
 
     def __init__(self, notes: Notes) -> None:
         self.on_watched: list[Callable[[str, str], Awaitable[None]]] = []
-        """Told of each change of files: the job REPO/NAME, and a key of the change."""
+        """Called for each change of watched files, with the job REPO/NAME and a key of the change."""
         self._notes = notes
         self._told: dict[str, JobsReport] = {}
 
     async def load(self, repos: Iterable[str]) -> None:
-        """Read what was told of these repositories. Raises StoreError."""
+        """Read the noted reports about these repositories. Raises StoreError."""
         await asyncio.gather(*map(self._recall, repos))
 
     async def _recall(self, repo: str) -> None:
@@ -236,7 +236,7 @@ class ToldJobs:
             self._told[repo] = msgspec.json.decode(note, type=JobsReport)
 
     async def keep(self, repo: str, report: JobsReport) -> None:
-        """Its host says this. Raises StoreError."""
+        """Note its host's report. Raises StoreError."""
         await self._notes.keep_note(_note_of(repo), msgspec.json.encode(report).decode())
         self._told[repo] = report
 

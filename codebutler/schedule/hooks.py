@@ -34,7 +34,7 @@ MOST_PULLS = 20
 LARGEST_NUMBER = 2**62
 CHECKS = ("check_run", "check_suite", "workflow_run", "workflow_job")
 JOBS = ("pipeline", "build")
-"""What GitHub's events about checks hold, and what kind GitLab's are. They name their pull requests or not."""
+"""The keys of GitHub's events about checks, and the kinds of GitLab's. They may or may not name their pull requests."""
 
 
 class Calls(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class HookRunner:
     async def called(self, hook: Hook, body: object, key: str) -> Outcome:
         """Carry out a call; the same ``key`` again is a duplicate. Raises ChatError, StoreError."""
         if hook.pulls:
-            # Done twice, it does no harm.
+            # Doing it twice is harmless.
             if (numbers := pulls_in(body)) is not None:
                 self._look(hook.repo, numbers)
             return "accepted"
@@ -97,7 +97,8 @@ class HookRunner:
 
 
 def pulls_in(body: object) -> tuple[int, ...] | None:
-    """Their numbers; () for checks of which it does not say, None if it is about something else."""
+    """The numbers of the pull requests that a hook's body is about; () for checks that name none, None if it is about
+    something else."""
     if not isinstance(body, dict):
         return None
     found = [

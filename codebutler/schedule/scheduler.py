@@ -78,7 +78,7 @@ def scheduled(
 
 
 class Scheduler:
-    """``run`` runs until cancelled; ``jobs`` and ``schedule`` are the current ones."""
+    """Starts jobs and timers in time. ``run`` runs until cancelled; ``jobs`` and ``schedule`` are the current ones."""
 
     def __init__(
         self, notes: Notes, publish: Publish, look: Callable[[], FoundJobs], clock: Clock, tasks: Tasks
@@ -247,7 +247,7 @@ class Scheduler:
         header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
             ref = await self._publish(job.channel, run.key, header, self._is_unsure(run.key))
-            # Noted before it is handed in: its end may come at once.
+            # Noted before it is handed in: its outcome may arrive at once.
             await self.change(lambda schedule: transitions.said(schedule, key, ref, self._clock.now()))
             now = self._clock.now()
             event = scheduled(job.channel, ref, now, user=run.user, text=job.text, job=job.name)

@@ -144,7 +144,7 @@ class Vitals:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All durations are in seconds."""
+    """How a dead worker is restarted; all durations are in seconds."""
 
     first_delay_s: float = 1.0
     longest_delay_s: float = 60.0

@@ -169,7 +169,7 @@ class Places:
             self._queue.pop(who, None)
 
     def withdraw(self, who: object) -> None:
-        """Stop waiting."""
+        """``who`` stops waiting for a place."""
         if turn := self._queue.pop(who, None):
             turn.set_result(False)
 
@@ -186,16 +186,16 @@ class Places:
             self._free += 1
 
     def entered(self, who: object, nudge: Callable[[], None]) -> None:
-        """It runs; ``nudge`` is called when another worker starts to wait."""
+        """``who`` runs now; ``nudge`` is called when another worker starts to wait."""
         self._nudges[who] = nudge
 
     def used(self, who: object) -> None:
-        """It has just had something to do."""
+        """``who`` has just had something to do."""
         if who in self._nudges:
             self._nudges.move_to_end(who)
 
     def leaving(self, who: object) -> None:
-        """It is about to make room."""
+        """``who`` is about to make room."""
         self._leaving.add(who)
 
 

@@ -60,7 +60,7 @@ T = TypeVar("T", bound=Told)
 
 
 class Deliveries:
-    """Ordered by ``seq``; at most ``window`` are in transit to the worker at a time."""
+    """The events for one worker, ordered by ``seq``; at most ``window`` are in transit to it at a time."""
 
     def __init__(self, window: int = DELIVERIES_IN_FLIGHT) -> None:
         self._window = window
@@ -272,7 +272,8 @@ class Sends:
 
 
 class Fetches:
-    """``send`` sends the process one message, ``drain`` waits until it has read enough."""
+    """Passes requested files and threads to the process: ``send`` sends it one message, ``drain`` waits until it has
+    read enough."""
 
     def __init__(
         self,
@@ -329,7 +330,7 @@ class Fetches:
         request_id = message.request_id
 
         async def take(piece: bytes) -> None:
-            """No faster than the process reads."""
+            """Send a piece, no faster than the process reads."""
             self._send(FileChunk(request_id=request_id, data=piece))
             await self._drain()
 

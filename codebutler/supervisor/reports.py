@@ -133,7 +133,7 @@ class Reports:
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
 
     def blame(self, text: str) -> None:
-        """If it dies now, this is the reason."""
+        """Remember ``text`` as the reason if the worker dies now."""
         self._last_error = (shorten(text, ERROR_CHARS), self._clock.monotonic())
 
     def close(self) -> str:

@@ -94,7 +94,8 @@ class SessionContext:
 
 
 class WorkerSession:
-    """Call ``run`` once. ``settled`` is set when the process is ready or never will be."""
+    """Talks to one process and watches it. Call ``run`` once. ``settled`` is set when the process is ready or never
+    will be."""
 
     def __init__(self, link: WorkerLink, context: SessionContext, shared: Shared) -> None:
         self.ready = asyncio.Event()

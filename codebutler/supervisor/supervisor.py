@@ -63,7 +63,8 @@ class RepoRow(Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """``async with Supervisor(shared) as supervisor``: leaving the block kills everything that still runs."""
+    """All workers on this machine. ``async with Supervisor(shared) as supervisor``: leaving the block kills everything
+    that still runs."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -178,11 +179,11 @@ class Supervisor:
         return await asyncio.to_thread(_with_processes, self.rows())
 
     async def cluster(self) -> None:
-        """There is none: everything is on this machine."""
+        """None: everything is on this machine."""
 
     @property
     def mover(self) -> None:
-        """None, for the same reason."""
+        """None: a single machine has no other to move to."""
 
     @property
     def outbox_pending(self) -> int:
@@ -191,7 +192,7 @@ class Supervisor:
 
     async def shutdown(self, grace_s: float, reason: StopReason = "shutdown") -> None:
         """End all workers: each finishes within ``grace_s`` seconds or is killed (0: now). At a "restart" the next one
-        goes on with what this one could not finish.
+        resumes what this one could not finish.
 
         A second call while the first is still waiting shortens the wait.
         """

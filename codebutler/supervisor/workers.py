@@ -1,4 +1,5 @@
-"""The port to all workers: the supervisor's own, or those of other machines, which the rows are about."""
+"""The port to all workers, the supervisor's own or those of other machines; and the rows that describe these
+machines."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 
 
 class HostRow(Struct, frozen=True, kw_only=True):
-    """A host. ``seen``: when it was last heard, None if this gateway has not heard it since it leads; ``since``: when
+    """A host. ``seen``: when it was last heard from, None if never since this gateway began to lead; ``since``: when
     its absence began, None while it is awake. ``pending``: events that it has not taken, None if unknown; ``outbox``:
     operations that its workers have not seen completed, by its last report. ``has``: the names of all repositories
     registered there; None if it does not say."""
@@ -54,11 +55,12 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """Moves a repository, which is named first, to another host step by step. ``hold``: keep what is new until
-    ``release``; clicks and `!stop` still reach its host, unless that is named as the one which it leaves: then its last
-    words alone are heard. ``ended`` returns once nothing is unfinished on its host, ``sent`` once nothing is on its way
-    there. ``taken_over``, once it is registered on the new host: what the old one (named second) had not taken is the
-    new one's; returns how many requests are lost because they may have been done. Raise CodeButlerError."""
+    """The steps that move a repository (the first argument) to another host. ``hold`` keeps new events until
+    ``release``; clicks and `!stop` still reach the old host, unless the second argument names it: then only its last
+    reports are accepted. ``ended`` returns once nothing is unfinished on the old host, ``sent`` once nothing is on its
+    way there. ``taken_over``, once the new host is registered, gives it the events that the old one (the second
+    argument) had not taken; returns how many requests are lost because they may have been carried out. All raise
+    CodeButlerError."""
 
     hold: Callable[[str, str], None]
     release: Callable[[str], None]
@@ -68,7 +70,7 @@ class Mover:
 
 
 class Workers(Protocol):
-    """What the parent wants of its repositories. What a repository wants of the parent is ``Services``."""
+    """What the parent asks of its workers; ``Services`` is what they ask of the parent."""
 
     def add(self, repo: RepoSettings) -> None:
         """Serve ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""

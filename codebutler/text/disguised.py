@@ -64,7 +64,8 @@ def _piece_closed(text: str) -> bytes:
 
 
 class Gaps:
-    """``spellings`` are exact values; from ``long_chars`` on RE2 searches for them, which is larger and faster."""
+    """Finds values with gaps. ``spellings`` are exact values; from ``long_chars`` on RE2 searches for them, which is
+    larger and faster."""
 
     def __init__(self, spellings: Iterable[str] = (), long_chars: int = 32_768) -> None:
         closed = {_closed(spelling) for spelling in spellings}
@@ -161,7 +162,7 @@ ESCAPE_SIGNS = "|".join(
 
 
 class Escapes:
-    """``values`` are exact values."""
+    """Finds escaped and dumped values. ``values`` are exact values."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(value.encode() for value in values)
@@ -211,7 +212,7 @@ _LONGEST_TOKEN = 320
 
 
 class PartialSecrets:
-    """``spellings`` are exact values. Linear in the length of a text, whatever it contains."""
+    """Finds parts of values. ``spellings`` are exact values. Linear in the length of a text, whatever it contains."""
 
     def __init__(self, spellings: Iterable[str] = ()) -> None:
         self._heads: dict[str, list[str]] = {}

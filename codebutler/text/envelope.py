@@ -30,7 +30,7 @@ def enveloped(body: str, kind: str = "") -> str:
 
 
 def before_any(text: str) -> str:
-    """What is sure to stand before any envelope in text that is still being written."""
+    """The part of unfinished text that is certainly before any envelope."""
     return _BEGUN.sub("", text)
 
 
@@ -43,7 +43,7 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """``type`` is lower case, "" if none is given; ``body`` is stripped."""
+    """An envelope. ``type`` is lower case, "" if none is given; ``body`` is stripped."""
 
     type: str
     body: str
@@ -93,7 +93,7 @@ class EnvelopeParser:
         return parts
 
     def overdue(self, now_s: float) -> list[Part]:
-        """What has been open for too long, as an incomplete envelope. Text after it is prose."""
+        """An envelope that has been open for too long, as an incomplete one. Text after it is prose."""
         if not self.open or now_s - self._opened_s < self._unclosed_s:
             return []
         return [self._take(complete=False)]

@@ -37,7 +37,7 @@ _SPAN = re.compile(
     re.DOTALL,
 )
 PAGES = "https://dashboard.invalid/"
-"""Where a link to a page of the dashboard leads until it leaves: only the parent knows the address."""
+"""The target of a link to a dashboard page until it is sent: only the parent knows the address."""
 _PAGE = re.compile(rf"(?: · )?\[[^\[\]]*\]\({re.escape(PAGES)}[^\s()<>]*\)")
 _LINKED = re.compile(
     rf"(?<!\\)\[(?P<label>(?:\\.|[^\\\[\]\n])*+)\]\({MESSAGE}(?P<channel>[^\s()<>/]+)/(?P<ref>[^\s()<>/]+)\)"
@@ -141,7 +141,7 @@ def message_link(channel: ConversationRef, ref: MessageRef, label: str) -> str:
 
 
 def linked(markdown: str, address: Addresses) -> str:
-    """The text with its links to messages leading to their addresses. Of a message that has none only the label is
+    """The text with its links to messages leading to their addresses. If a message has no address, only the label is
     left."""
 
     def led(found: re.Match[str]) -> str:

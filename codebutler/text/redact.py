@@ -244,7 +244,8 @@ def _base64_cores(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[str]
 
 
 def redacted_diff(diff: str, redact: Callable[[str], str]) -> str:
-    """Without secrets, file by file: what looks like the beginning of a key in one must not hide the next ones."""
+    """The diff without secrets, redacted file by file: the beginning of a key in one file must not hide the next
+    files."""
     return "".join(_whole_lines(part, redact) for part in _FILE.split(diff))
 
 

@@ -61,7 +61,7 @@ class DashboardAddress:
 
 
 class WebServer:
-    """``run`` serves until cancelled. ``trouble``: why nothing listens, "" if it does."""
+    """The supervisor's web server; ``run`` serves until cancelled. ``trouble``: why nothing listens, "" if it does."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class WebServer:
 
 
 async def _somebody_at(listener: socket.socket) -> None:
-    """Until somebody connects; the connection is not accepted yet."""
+    """Wait until somebody connects; the connection is not accepted yet."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(listener, came.set)
@@ -218,7 +218,7 @@ class Hooks:
         return len(recent) < most
 
     def app(self) -> ASGIApp:
-        """Mounted at ``/hooks``."""
+        """The application that is mounted at ``/hooks``."""
         from starlette.applications import Starlette
         from starlette.requests import Request
         from starlette.responses import PlainTextResponse, Response

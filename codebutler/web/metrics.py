@@ -22,7 +22,7 @@ REFUSED = "Refused: metrics.allow does not include this address, or metrics.toke
 
 
 class MetricsPage:
-    """``look`` reads the current state."""
+    """The page for Prometheus. ``look`` reads the current state."""
 
     def __init__(self, section: MetricsSection, look: Callable[[], Awaitable[MetricsFacts]]) -> None:
         self._section = section

@@ -66,7 +66,7 @@ class Call:
 
     @property
     def actor(self) -> User:
-        """Raises MethodError not_allowed_token_type for the app-level token."""
+        """The calling user. Raises MethodError not_allowed_token_type for the app-level token."""
         if self.user is None:
             raise MethodError("not_allowed_token_type")
         return self.user

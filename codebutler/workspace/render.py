@@ -49,7 +49,7 @@ def message(workspace: Workspace, channel: Channel, told_of: Message, *, metadat
     if told_of.stream is not None:
         told["streaming_state"] = "in_progress"
     if told_of.username:
-        # Slack: under another name it is nobody's in particular.
+        # Slack: a message under another name has no user.
         told.update(subtype="bot_message", username=told_of.username, icons=told_of.icons)
         del told["user"]
     if told_of.by_app:

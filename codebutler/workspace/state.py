@@ -112,13 +112,13 @@ class Workspace:
         return channel
 
     def renew_tokens(self, bot: str, app: str) -> None:
-        """The app's tokens are others from now on; the old ones open nothing."""
+        """Replace the app's tokens; the old ones are invalid from now on."""
         del self._tokens[self.bot.token]
         self.bot.token, self.app_token = bot, app
         self._tokens[bot] = self.bot
 
     def by_token(self, token: str) -> User | None:
-        """Whose token it is; None for one that opens nothing, the app-level token among them."""
+        """The token's user; None for an invalid token and for the app-level token."""
         return self._tokens.get(token)
 
     def user(self, user_id: str) -> User:
@@ -134,7 +134,7 @@ class Workspace:
         raise MethodError("channel_not_found")
 
     def may_read(self, user: User, stored: StoredFile) -> bool:
-        """A file is its owner's, and that of the members of the channels it was shared in."""
+        """Whether the user may read the file: its owner and the members of the channels it was shared in may."""
         return stored.owner == user.id or any(
             user.id in self.channels[channel_id].members for channel_id in stored.shared_in
         )

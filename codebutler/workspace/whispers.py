@@ -1,4 +1,4 @@
-"""Ephemeral messages: shown to one person, told to nobody else, gone with the page that showed them."""
+"""Ephemeral messages: shown to one person only, and gone when the page that showed them is closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Whisper(Struct, kw_only=True):
 
 
 class Whispers:
-    """Says them, and finds them again while their buttons may be pressed."""
+    """Shows them, and finds them again while their buttons may be pressed."""
 
     def __init__(self, workspace: Workspace, stream: Stream) -> None:
         self._workspace = workspace

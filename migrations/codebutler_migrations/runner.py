@@ -1,4 +1,4 @@
-"""Run the Alembic chains of this package. There is no ini file: the caller names the room and the file.
+"""Runs the Alembic chains of this package. There is no ini file: the caller names the chain (``room``) and the file.
 
 The worker and the parent load this module only for a file that is not at its newest revision.
 """
@@ -23,19 +23,19 @@ Room = Literal["store", "journal"]
 
 
 def upgrade(room: Room, path: Path, revision: str = "head") -> None:
-    """Bring the file up to ``revision`` in one transaction: after a crash it is as it was before."""
+    """Upgrade the file to ``revision`` in one transaction: a crash leaves it unchanged."""
     with _transaction(path) as connection:
         command.upgrade(_config(room, connection), revision)
 
 
 def downgrade(room: Room, path: Path, revision: str) -> None:
-    """Take the file back to ``revision`` ("base" = no tables) in one transaction."""
+    """Downgrade the file to ``revision`` ("base" = no tables) in one transaction."""
     with _transaction(path) as connection:
         command.downgrade(_config(room, connection), revision)
 
 
 def stamp_and_upgrade(room: Room, path: Path, revision: str) -> None:
-    """Bring an unversioned file, whose tables are those of ``revision``, up to the newest one."""
+    """Upgrade an unversioned file, whose tables are those of ``revision``, to the newest revision."""
     with _transaction(path) as connection:
         config = _config(room, connection)
         command.stamp(config, revision)
@@ -51,7 +51,7 @@ def check(room: Room, path: Path, tables: MetaData) -> None:
 
 
 def revisions(room: Room) -> tuple[str, ...]:
-    """The room's chain, oldest first."""
+    """The revisions of the chain ``room``, oldest first."""
     scripts = ScriptDirectory.from_config(_config(room)).walk_revisions()
     return tuple(reversed([script.revision for script in scripts]))
 
@@ -65,8 +65,8 @@ def _config(room: Room, connection: Connection | None = None) -> Config:
 
 @contextmanager
 def _transaction(path: Path) -> Iterator[Connection]:
-    sqlitefile.restrict_to_owner(path)  # older ones were open to all
-    # Tables change shape here: foreign keys are not enforced, which SQLite wants said before it begins.
+    sqlitefile.restrict_to_owner(path)  # older files were readable by everybody
+    # Tables change shape here, so foreign keys are not enforced: SQLite accepts that only before a transaction begins.
     raw = sqlitefile.connect(path)
     raw.execute("PRAGMA foreign_keys = OFF")
     engine = create_engine(

@@ -1,1 +1,1 @@
-"""One repository's worker. Its rooms import one way: see `.importlinter`."""
+"""One repository's worker. Its packages import one way: see `.importlinter`."""

@@ -19,7 +19,7 @@ gc.disable()
 from codebutler_worker.warmup import make_immortal, warm_up  # noqa: E402 - after the collector is off
 
 warm_up()
-if clear := getattr(sys, "_clear_type_cache", None):  # CPython's own affair: it may go
+if clear := getattr(sys, "_clear_type_cache", None):  # internal to CPython: it may be removed
     clear()
 warm_up()
 make_immortal()

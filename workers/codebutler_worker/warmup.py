@@ -59,7 +59,7 @@ STAGE = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made 
 
 
 class HurriedClock(SystemClock):
-    """Nobody is kept waiting."""
+    """A clock that hardly waits."""
 
     async def sleep(self, seconds: float) -> None:
         """At most ten milliseconds, whatever the argument."""
@@ -67,7 +67,7 @@ class HurriedClock(SystemClock):
 
 
 class _OneLineBackend(AgentBackend):
-    """Says one line; asks nothing, and has ended before anybody could stop it."""
+    """Says one line, asks nothing, and ends before it could be stopped."""
 
     name = "claude"
 
@@ -166,14 +166,14 @@ def _answer(channel: MessagePipe[ToParent], message: ToParent, directory: Path, 
         channel.send(Shutdown(reason="sleep", grace_s=LIMIT_S / 2))
 
 
-# Objects that nobody counts: a worker that uses one writes nothing, so its page stays shared with the fork server.
+# Objects without a reference count: using one writes nothing, so its page stays shared with the fork server.
 
 TRIED = ((3, 12), (3, 13))
 """The versions of CPython that this was measured and tested with."""
 
 
 def make_immortal() -> int:
-    """Make every object of this process immortal; returns how many, 0 where this Python cannot do it. Only for a
+    """Make every object of this process immortal; returns how many, 0 if this Python cannot do it. Only for a
     process that forks: each object that exists now is kept until the process ends, and in each of its children."""
     if not can_be_immortal():
         return 0

@@ -107,7 +107,7 @@ class Channels:
         return self.closed.get(self._closed.get(channel, ""), "")
 
     def moved(self, moved: ChannelMoved) -> None:
-        """The chat reported it closed."""
+        """The chat reported that a channel was closed or opened."""
         if moved.how == "back":
             self.accepted(moved.channel)
         else:

@@ -48,7 +48,7 @@ class _Done:
 
 
 class Attempts:
-    """``add`` an operation; its item is eventually settled."""
+    """Sends operations and retries them: ``add`` one, and its item is eventually settled."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Attempts:
         return self._pending.keys()
 
     async def changed(self) -> None:
-        """Wait until one is no longer pending."""
+        """Wait until an operation is no longer pending."""
         self._changed.clear()
         await self._changed.wait()
 
@@ -188,7 +188,7 @@ class Attempts:
                 self._settle(item, error)
             elif not item.unsure:
                 self._not_done(item)
-        except Exception as error:  # the others must survive whatever one operation brings
+        except Exception as error:  # one operation's failure must not stop the others
             log.exception("an operation could not be sent")
             self._settle(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
 

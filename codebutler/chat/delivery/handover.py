@@ -105,7 +105,7 @@ class Uploads:
 
 
 class Handover:
-    """``editor`` has the last word on every text. ``begin`` it before use."""
+    """Hands operations to the chat. ``editor`` sees every text last. Call ``begin`` before use."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Handover:
         return result
 
     async def _note(self, item: Item, what: str) -> None:
-        """If the disk can: else the next process sends it again, and says so."""
+        """Record it if the disk allows; otherwise the next process sends it again and says so."""
         with suppress(StoreError):
             await self._notes.keep_note(_name(item), what)
 

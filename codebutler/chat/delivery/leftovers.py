@@ -40,7 +40,8 @@ log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Leftovers:
-    """``load`` it before use. ``chat`` is the streaming port."""
+    """Knows which threads may hold leftovers, and deletes them. ``load`` it before use. ``chat`` is the streaming
+    port."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Leftovers:
         return tuple(self._noted)
 
     def soil(self, thread: Thread) -> None:
-        """Something may have to be deleted there."""
+        """Record in memory that something may have to be deleted there."""
         self._dirty.add(thread)
 
     def is_dirty(self, thread: Thread) -> bool:

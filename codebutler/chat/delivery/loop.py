@@ -23,7 +23,8 @@ LEAST_S = 1e-3
 
 
 class Loop:
-    """``enter`` a waiting call; ``begin`` is called when its turn comes, ``drop`` if it has become pointless.
+    """Runs the queue: ``enter`` a waiting call; ``begin`` is called when its turn comes, ``drop`` if it has become
+    pointless.
 
     A started call is in flight until it waits ``again`` or may ``leave``.
     """

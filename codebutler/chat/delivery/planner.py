@@ -17,13 +17,13 @@ from codebutler.chat.port import Call, Limit, Limits
 from codebutler.domain.model import Value
 from codebutler.domain.refs import ConversationRef
 
-# Fractions do not add up to exact whole numbers.
+# Tolerance for rounding errors: fractions do not add up to exact whole numbers.
 NEARLY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """``calls`` left at ``at_s``, on the monotonic clock. No calls before ``paused_until_s``."""
+    """A token bucket: ``calls`` left at ``at_s``, on the monotonic clock. No calls before ``paused_until_s``."""
 
     calls: float
     at_s: float
@@ -236,7 +236,7 @@ class _PlanningRound:
             or (is_closed and channel in self._tried)
             or (waiting.call == "unreact" and waiting.line[:3] in self._unmarked)
         ):
-            return  # something else has to happen first, which is told when it does
+            return  # something else has to happen first, which causes a new plan
         if (from_s := max(waiting.from_s, closed[channel] if is_closed else 0.0)) > now_s:
             self._until_s = min(self._until_s, from_s)
             return

@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
-    ``editor`` has the last word on every text. ``direct`` knows which messages of a worker's channel
+    ``editor`` sees every text last. ``direct`` knows which messages of a worker's channel
     are in a direct conversation; there an answer is streamed while it is written. ``notes`` record that, posts and
     uploaded files. While the token is refused everything waits, and ``trouble`` says so.
     """

@@ -122,8 +122,8 @@ TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenFacts:
-    """``scopes`` is None if the server lists none. ``ahead_s``: how far our clock is ahead of Slack's (to about a
-    second), None if unknown."""
+    """What Slack says about a token. ``scopes`` is None if the server lists none. ``ahead_s``: how far our clock is
+    ahead of Slack's (to about a second), None if unknown."""
 
     team: str
     user_id: PersonRef
@@ -242,7 +242,7 @@ async def meet(api: SlackApi, app_token: str) -> AsyncIterator[Meeting]:
     client = SocketModeClient(lambda: api.open_connection(app_token), meeting.handle, SystemClock(), rng)
     quiet = logging.getLogger("codebutler.chat.slack")
     before = quiet.level
-    quiet.setLevel(logging.CRITICAL + 1)  # what is left to others is no failure to tell of
+    quiet.setLevel(logging.CRITICAL + 1)  # events left to the other process are not failures
     serving = asyncio.create_task(client.run(), name="setup-socket")
     try:
         try:

@@ -83,13 +83,14 @@ class _CatchUpRound:
     """Keys of the accepted events."""
 
     def add(self, part: list[ShownMessage]) -> None:
-        """This was fetched, too."""
+        """Add messages that were fetched."""
         self.latest.update({each.ts: each.latest_reply for each in part if each.latest_reply})
         self.fetched.extend(each for each in part if each.sent_at > self.frame.look_s)
 
 
 class CatchUp:
-    """``lost`` when events may be missed, ``back`` when they come again; ``run`` does the rest."""
+    """Catches up all channels: call ``lost`` when events may be missed, ``back`` when they come again; ``run`` does the
+    rest."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ class EventHandler:
         if outcome == "ignored" and isinstance(event, ButtonClicked):
             self._on_notice(in_vain(event, envelope.payload))
         elif isinstance(event, ButtonClicked) and is_at_home(envelope.payload):
-            # Their button may have been decided long ago: show them the current state.
+            # Their request may have been decided long ago: show them the current state.
             self._on_notice(HomeOpened(event.user))
         return None
 
@@ -80,7 +80,8 @@ class Care:
 
 
 class SlackConnection:
-    """``run`` until ``stop``; it also ends by itself if a retry is pointless, see ``status``.
+    """Receives a workspace's events. ``run`` until ``stop``; it also ends by itself if a retry is pointless, see
+    ``status``.
 
     ``connected`` is set once the first connection is ready.
     """

@@ -63,7 +63,7 @@ class HistoryPages:
 
 
 class PatientHistory:
-    """``pages`` and ``read`` are patient; ``glance`` is not."""
+    """Reads history: ``pages`` and ``read`` retry as long as needed, ``glance`` does not."""
 
     def __init__(self, reader: History, clock: Clock, rng: Random) -> None:
         self._reader = reader

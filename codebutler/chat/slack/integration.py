@@ -123,7 +123,7 @@ class SlackIntegration:
         return await self.chat.person(user)
 
     def connect(self, host: Host) -> ConnectedChat:
-        """Build everything that brings events and hears of them."""
+        """Build everything that brings events and handles them."""
         can, notices = self.chat.capabilities, Observers[Notice]()
         connection = self._connection(host, notices)
         pages = host.pages(connection)

@@ -118,7 +118,7 @@ class ChannelFinder:
                 self._prompter.tell(f"Invited to #{channel.name}: {named(some)}")
 
     async def _asked(self) -> tuple[str, str]:
-        """As somebody at the terminal chooses: an existing channel, or the name of a new one."""
+        """Ask at the terminal for an existing channel, or the name of a new one."""
         prompter = self._prompter
         if not prompter.is_interactive:
             raise BadOptionError("pass --channel C… or --create-channel NAME")

@@ -84,7 +84,8 @@ async def _verified(
 
 
 class Wizard:
-    """``slack`` is what is known so far, ``given`` are tokens still to be tried; ``save`` stores an answer."""
+    """Asks the questions. ``slack``: the answers so far; ``given``: tokens still to be tried; ``save`` stores an
+    answer."""
 
     def __init__(
         self,

@@ -40,9 +40,9 @@ log = logging.getLogger("codebutler.chat.slack.socket")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketStatus:
-    """``connections``: open now. ``last_event_age_s``: since the last hello or event, None before the first.
-    ``other_consumers``: connections of the same app that are not ours, by the last count; ``trouble`` reports
-    them once a second count confirms them: Slack may count one of ours that has just ended. ``catching_up``:
+    """The client's state. ``connections``: open now. ``last_event_age_s``: since the last hello or event, None before
+    the first. ``other_consumers``: connections of the same app that are not ours, by the last count; ``trouble``
+    reports them once a second count confirms them: Slack may count one of ours that has just ended. ``catching_up``:
     missed messages are being fetched."""
 
     state: SocketState

@@ -49,7 +49,8 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class TelegramConnection:
-    """``run`` until ``stop``. ``connected`` is set once Telegram has answered the first poll.
+    """Receives the bot's updates. ``run`` until ``stop``. ``connected`` is set once Telegram has answered the first
+    poll.
 
     ``on_notice`` gets chats that we were added to or removed from, groups without a repository in which
     somebody writes, codes with which somebody opened the private chat, and people who ask for their home.
@@ -114,7 +115,7 @@ class TelegramConnection:
     def use_token(self, token: str) -> None:
         """Continue with another token. Raises ChatAuthError at once for an invalid one."""
         if self._chat.use_token(token):
-            # It may be another bot's.
+            # The token may belong to another bot.
             self._me = Me(0)
             self._tasks.start(self._identify(), name="telegram identity")
             self._poller.nudge()
@@ -157,7 +158,7 @@ class TelegramConnection:
             except StoreError as error:
                 log.warning("telegram: an event could not be stored and will be fetched again: %s", error)
                 return Taken(number, AGAIN_S)
-            except Exception:  # one update must not keep all others away for ever
+            except Exception:  # one update must not block all others for ever
                 log.exception("telegram: an update could not be handled")
                 if self._attempts(number) < ATTEMPTS:
                     return Taken(number, AGAIN_S)

@@ -20,7 +20,7 @@ MAX_UNITS = 4096
 """In UTF-16 units, of which no character takes less than one."""
 MAX_ENTITIES = 100
 WHOLE = frozenset({"pre", "code"})
-"""What holds no other entity, and is in none."""
+"""Entities that hold no other entity, and are in none."""
 
 _UNSENDABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 _BREAKS = (re.compile(r"\n[ \t]*\n"), re.compile(r"\n"), re.compile(r"[ \t]"))
@@ -28,7 +28,8 @@ _BREAKS = (re.compile(r"\n[ \t]*\n"), re.compile(r"\n"), re.compile(r"[ \t]"))
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """``kind`` is Telegram's word; ``more`` its other fields (``url``, ``language``, ``user``)."""
+    """The formatting of a part of a text. ``kind`` is Telegram's name for it; ``more`` its other fields (``url``,
+    ``language``, ``user``)."""
 
     kind: str
     start: int
@@ -94,7 +95,7 @@ class _Open:
 
 @dataclass(slots=True)
 class Builder:
-    """Write from the beginning to the end; ``built`` is what there is. ``prefix`` begins each further line."""
+    """Write from the beginning to the end; ``built`` is the result so far. ``prefix`` begins each further line."""
 
     prefix: str = ""
     _out: list[str] = field(default_factory=list)

@@ -39,8 +39,8 @@ class UnknownGroup:
 
 
 class UnknownGroups:
-    """``registered``: whether a channel belongs to a repository, served or not; ``knows``: whether a person
-    may use one. Everything returns at once."""
+    """Handles groups without a repository. ``registered``: whether a channel belongs to a repository, served or not;
+    ``knows``: whether a person may use one. Everything returns at once."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class UnknownGroups:
         self._tasks = tasks
 
     def written(self, event: MessagePosted) -> None:
-        """Somebody wrote in one."""
+        """Somebody wrote in such a group."""
         if self._knows(event.user) and not self._registered(event.channel):
             self._tasks.start(self._introduce(event), name=f"a word to {event.channel}")
 

@@ -155,7 +155,7 @@ class IncomingEvents:
         )
 
     def remember(self, said: WrittenUpdate) -> None:
-        """Store the message's text: an edit that keeps it is none."""
+        """Store the message's text: an edit that leaves it unchanged is ignored."""
         place = said.spot.chat, said.spot.message
         self._texts[place] = _digest(said.text)
 

@@ -23,7 +23,7 @@ from codebutler.platform.tasks import Observers
 
 
 class TelegramIntegration:
-    """Telegram before it is connected; ``chat`` is to be entered."""
+    """Telegram before it is connected; ``chat`` is an async context manager."""
 
     def __init__(self, given: Opening) -> None:
         telegram = given.config.telegram
@@ -47,7 +47,7 @@ class TelegramIntegration:
         return Person(id=user, names=(name,) if name else ())
 
     def connect(self, host: Host) -> ConnectedChat:
-        """Build everything that brings events and hears of them. It opens no conversations: Telegram lets no
+        """Build everything that brings events and handles them. It opens no conversations: Telegram lets no
         bot start one."""
         sender, rng = host.sender, Random()  # noqa: S311 - back-off
         absence_notice = AbsenceNotice(

@@ -1,5 +1,5 @@
 """Sends messages to a chat: finds their place, splits them into parts, and remembers each part's number; and
-messages for one person alone, in their private chat with us, where no bot may start."""
+messages for one person alone, in their private chat with us, which no bot can open itself."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class MessageWriter:
         await self.take_away(place.chat, spare)
 
     async def take_away(self, chat: int, numbers: Sequence[int]) -> None:
-        """Best effort."""
+        """Delete these messages, as far as possible."""
         for number in numbers:
             await self._delete(chat, number)
 
     async def pin(self, chat: int, number: int) -> None:
-        """Best effort, without a sound."""
+        """Pin a message without notifying anybody, if possible."""
         try:
             await self._api.call("pinChatMessage", chat_id=chat, message_id=number, disable_notification=True)
         except ChatError as error:
@@ -195,7 +195,7 @@ class MessageWriter:
         return there
 
     async def _point_to(self, there: Destination) -> None:
-        """Best effort."""
+        """Post a link to the new topic, if possible."""
         link = f"https://t.me/c/{str(there.chat).removeprefix('-100')}/{there.topic}"
         where = Destination(there.chat, there.root, silent=True).arguments()
         try:
@@ -222,7 +222,7 @@ class MessageWriter:
         return Destination(place.chat, place.root, topic, place.silent)
 
     async def _delete(self, chat: int, number: int) -> None:
-        """Best effort."""
+        """Delete a message, if possible."""
         try:
             await self._api.call("deleteMessage", chat_id=chat, message_id=number)
         except ChatError as error:
@@ -237,7 +237,7 @@ def _number(sent: object) -> int:
 
 
 def _field(value: object) -> str:
-    """As a field of a form."""
+    """The value as a form field."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -316,4 +316,4 @@ class Private:
 
 
 async def _nothing(_numbers: list[int]) -> None:
-    """What is told to one person is not edited."""
+    """Does nothing: a message for one person is never edited."""

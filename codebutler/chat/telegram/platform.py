@@ -56,7 +56,7 @@ class TelegramPlatform(Platform):
         return TelegramIntegration(given)
 
     def manifest(self, *, link: bool) -> str:
-        """What to tell BotFather."""
+        """The steps with BotFather."""
         from codebutler.chat.telegram.setup import BOTFATHER, manifest
 
         return BOTFATHER if link else manifest()

@@ -49,7 +49,7 @@ State = Literal["connecting", "connected", "reconnecting", "auth_failed", "stopp
 
 @dataclass(frozen=True, slots=True)
 class PollStatus:
-    """``last_event_age_s``: since Telegram last answered a poll, None before the first answer.
+    """The poller's state. ``last_event_age_s``: since Telegram last answered a poll, None before the first answer.
     ``reconnects``: how often it answered again after a failure. ``ignored``: updates not for us,
     ``unreadable``: of an unknown shape."""
 
@@ -77,7 +77,8 @@ Take = Callable[[Sequence[Mapping[str, Any]], bool], Awaitable[Taken]]
 
 
 class Poller:
-    """``take`` raises nothing. ``note`` gets each change of the state or the trouble."""
+    """Polls for updates. ``take`` handles them and raises nothing. ``note`` gets each change of the state or the
+    trouble."""
 
     def __init__(
         self, api: BotApi, take: Take, clock: Clock, rng: Random, note: Callable[[PollStatus], None]
@@ -100,7 +101,7 @@ class Poller:
 
     @property
     def status(self) -> PollStatus:
-        """How it is now."""
+        """The current state."""
         age_s = None if self._answered_s is None else self._clock.monotonic() - self._answered_s
         return replace(self._status, last_event_age_s=age_s, catching_up=self._catching_up)
 

@@ -42,7 +42,8 @@ log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Presses:
-    """``take`` raises StoreError for a press that could not be stored: it comes again."""
+    """Handles button presses. ``take`` raises StoreError for a press that could not be stored: it is delivered
+    again."""
 
     def __init__(
         self, chat: TelegramChat, sender: Sender, inbox: IncomingEvents, intake: Intake, tasks: Tasks
@@ -76,7 +77,7 @@ class Presses:
             user_name=pressed.name,
         )
         if button.is_home and button.action == PICK_ACTION:
-            # Nobody else sees a home, and who sends it is asked then.
+            # Nobody else sees a home; whether this person may submit is checked when they do.
             self._start(self._tick(pressed), "tick", pressed)
             return
         if button.action in (PICK_ACTION, REASON_ACTION):
@@ -135,7 +136,7 @@ class Presses:
             await self._quietly("update", pressed, partial(self._redraw, pressed))
 
     async def _redraw(self, pressed: Pressed) -> None:
-        """Show all that is ticked by now, unless that was sent meanwhile: the card may bear no boxes any more."""
+        """Show all that is ticked by now, unless the answer was sent meanwhile: the card may have no boxes any more."""
         chat, message = place = pressed.spot.chat, pressed.spot.message
         if place not in self._redrawing:
             return
@@ -173,7 +174,7 @@ class Presses:
         form = ReasonForm(place)
         out = Builder()
         if not pressed.spot.is_direct:
-            # Who is named is asked to reply; nobody else is.
+            # Telegram asks only the person mentioned to reply.
             mention(out, pressed.user, Mentions(called=lambda _user: pressed.name))
             out.write(": ")
         out.write(form.question)

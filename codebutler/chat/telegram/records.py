@@ -116,7 +116,7 @@ class NotePages(Generic[T]):
 
 
 class MessageRecords:
-    """``open`` it before use."""
+    """The notes about messages, chats and names; ``open`` it before use."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -225,8 +225,8 @@ Pressable = tuple[str, str]
 
 
 class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
-    """``message``: the number of its message, 0 while unknown. ``is_home``: it is on somebody's home, and its
-    value names the place of what it decides."""
+    """What a button does. ``message``: the number of its message, 0 while unknown. ``is_home``: it is on somebody's
+    home, and its value names the place of what it decides."""
 
     chat: int
     action: str
@@ -236,7 +236,7 @@ class ButtonMeaning(Struct, frozen=True, omit_defaults=True):
 
 
 class Buttons:
-    """``random`` makes IDs of a number of bytes (``secrets.token_urlsafe``)."""
+    """The meanings of our buttons, by ID. ``random`` makes IDs of a number of bytes (``secrets.token_urlsafe``)."""
 
     def __init__(self, notes: Notes, clock: Clock, random: Callable[[int], str]) -> None:
         self._notes = notes

@@ -264,7 +264,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """``parts`` are separate messages, at least one; ``keys`` are below the last, row by row."""
+    """A rendered message. ``parts`` are separate messages, at least one; ``keys`` are below the last, row by row."""
 
     parts: tuple[FormattedText, ...]
     keys: tuple[tuple[Key, ...], ...] = ()

@@ -26,19 +26,19 @@ from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 
 PREFIX = "tg:"
 ERA = 10**11
-"""Above every message number."""
+"""Larger than every message number."""
 
 _NAME = re.compile(r"tg:(-?[1-9][0-9]{0,18})")
 _REF = re.compile(r"([0-9]{12})(?:\.[0-9]{1,19})?")
 
 
 def channel_of(number: int) -> ConversationRef:
-    """A chat."""
+    """Our name for the chat of that number."""
     return ConversationRef(f"{PREFIX}{number}")
 
 
 def person_of(number: int) -> PersonRef:
-    """A person."""
+    """Our name for the person of that number."""
     return PersonRef(f"{PREFIX}{number}")
 
 
@@ -87,7 +87,7 @@ _PRIVATE: Mapping[Call, Limit] = MappingProxyType(
 
 
 class TelegramLimits(Limits):
-    """``channel`` is a group's limit; a private chat allows more."""
+    """Telegram's rate limits. ``channel`` is a group's limit; a private chat allows more."""
 
     def within(self, channel: ConversationRef) -> Mapping[Call, Limit]:
         """A private chat allows more than a group."""
@@ -210,7 +210,7 @@ def unreachable(method: str, why: str) -> ChatError:
 
 
 def without_token(text: str) -> str:
-    """The token is in every address."""
+    """The text without the token, which is in every address."""
     return _TOKEN.sub("…", text)
 
 

@@ -1,5 +1,5 @@
 """Telegram in ``codebutler setup``: its bot, who may use it, and the links by which people
-identify themselves. No message is taken away."""
+identify themselves. It does not consume any message."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _START = re.compile(r"/start(?:@\w+)?")
 
 
 async def set_up(wish: SetUp) -> str:
-    """Uses the options: all of them are right, or nothing is written; without options, asks."""
+    """Uses the options if all of them are right, otherwise writes nothing; without options, asks."""
     present = wish.config.telegram
     if not wish.given and wish.prompter.is_interactive:
         await TelegramWizard(wish.prompter, present, wish.save).ask()
@@ -75,7 +75,7 @@ async def identify(telegram: TelegramSection) -> Mapping[str, Any]:
 
 
 class TelegramWizard:
-    """``telegram`` is what is known so far; ``save`` stores an answer."""
+    """Asks the questions. ``telegram``: the answers so far; ``save`` stores an answer."""
 
     def __init__(self, terminal: Prompter, telegram: TelegramSection, save: Callable[[Given], None]) -> None:
         self.telegram = telegram

@@ -64,13 +64,13 @@ class Marks:
 
 AGAIN_S = 4.5
 LONGEST_S = 120.0
-"""How long after the last update typing stops: whoever sent it may have died."""
+"""How long after the last update typing stops: the worker that sent it may have died."""
 
 log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Typing:
-    """``close`` it when done."""
+    """Shows "is typing" in chats; ``close`` it when done."""
 
     def __init__(self, api: BotApi, clock: Clock) -> None:
         self._api = api
@@ -86,7 +86,7 @@ class Typing:
         if not is_shown:
             try:
                 await self._say(where)
-            except BaseException:  # cancelled, too: nothing is shown that would be gone on with
+            except BaseException:  # cancelled, too: nothing was shown that has to be repeated
                 del self._until_s[where]
                 raise
             self._tasks.start(self._go_on(where), name=f"typing in {place.chat}")

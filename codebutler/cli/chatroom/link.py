@@ -1,7 +1,7 @@
 """The connections of `codebutler chat` and `send --wait` to the supervisor, and what a chat stores for the
 next one.
 
-The chat's own is blocking, for a program that waits for the keyboard and the socket at once.
+The chat's connection is blocking, for a program that waits for keyboard and socket at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ChatConnection:
         try:
             self._socket.connect(str(path))
         except OSError as error:
-            # Missing, left behind by a dead one, or with a path too long for a socket.
+            # The socket is missing, left behind by a dead supervisor, or its path is too long.
             self._socket.close()
             raise NotRunningError from error
         self._send(request)

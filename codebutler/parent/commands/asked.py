@@ -1,5 +1,5 @@
-"""The parent's commands: a step takes them out of the stream of events, and the handlers beside this file
-answer.
+"""The parent's commands: a step of the dispatcher takes them out of the stream of events, and the handlers in this
+folder answer.
 
 codebutler.domain.commands lists them.
 """
@@ -52,7 +52,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``argument`` is one that the command takes; ``asker`` says who asks, and where."""
+    """A command to run. ``argument`` is valid for it; ``asker`` says who asks, and where."""
 
     resources: Resources
     argument: str
@@ -118,7 +118,7 @@ class ParentCommands:
         self._repo_of = repo_of
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
-        """No worker sees the parent's commands."""
+        """Answer the parent's commands, and pass everything else on."""
         event, request = entry.event, entry.request
         if isinstance(request, Command) and isinstance(event, MessagePosted | SlashCommand):
             word, repo = WORDS.get(request.name), self._repo_of(entry.channel)

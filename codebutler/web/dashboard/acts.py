@@ -1,5 +1,5 @@
-"""What is done on the dashboard. Whoever has its key is the operator: a decision is the click that it would be in the
-chat, and takes the same way (intake, journal, audit log, worker). Nothing else decides."""
+"""Actions on the dashboard. A person with its key is the operator: a decision is the same click as in the chat, and
+uses the same path (intake, journal, audit log, worker). Nothing else decides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
 
 
 class _Act(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """In a repository."""
+    """An act in a repository."""
 
     repo: Name
 
@@ -138,7 +138,7 @@ class Acts:
         return turn
 
     def _admit(self, served: Served, kind: str, text: str) -> None:
-        """For what reaches no worker: whether the operator may, with its line in the audit log first."""
+        """For acts that reach no worker: check the operator's permission, and write the audit log's line first."""
         where = Where(served.config, served.channel_id, ANY_AGENT)
         decision = may(Person(OPERATOR, is_owner=True), "command", where)
         said = "allowed" if decision.allowed else f"refused: {decision.reason}"

@@ -1,6 +1,5 @@
-"""A run's changes as their page shows them, and a person's review comments as one message, and
-how both get there. A worker's answer is
-untrusted text, as is every file: it is bounded here, and the page never treats it as markup."""
+"""A run's changes for their page, and a person's review comments as one message. A worker's answer is untrusted text,
+as is every file: it is bounded here, and the page never treats it as markup."""
 
 from __future__ import annotations
 
@@ -234,8 +233,8 @@ def _flat(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeReviews:
-    """Every page is fetched anew: nothing is stored. ``named``: finds a repository by name; ``workers`` are asked about
-    a run; ``redact`` removes secrets; ``addresses`` finds where people see messages."""
+    """Every page is fetched anew: nothing is stored. ``named`` finds a repository by name; ``workers`` answer questions
+    about a run; ``redact`` removes secrets; ``addresses`` finds where people see messages."""
 
     named: Callable[[str], Served | None]
     workers: Workers

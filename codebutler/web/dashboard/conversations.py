@@ -1,4 +1,5 @@
-"""Conversations on the dashboard: a thread's transcript, and search. The workers have both; nothing is kept here."""
+"""Conversations on the dashboard: a thread's transcript, and search. The workers provide both; nothing is stored
+here."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
 
 class ThreadView(Struct, frozen=True, kw_only=True):
-    """A conversation, oldest run first, and what the run that was asked about waits for. ``url`` is the thread's in its
+    """A conversation, oldest run first, and what the run in question waits for. ``url`` is the thread's in its
     chat, "" if it has none."""
 
     repo: str
@@ -94,7 +95,7 @@ class FoundView(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
     """Asks the workers. ``served`` are all repositories; ``named`` replaces people's IDs in a text by their names;
-    ``search_s``: how long all workers together are waited for."""
+    ``search_s``: how long a search waits for all workers together."""
 
     served: Callable[[], Sequence[Served]]
     workers: Workers

@@ -54,7 +54,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What answers a page besides the stream."""
+    """The parts that answer a page's requests, besides the stream."""
 
     reviews: ChangeReviews
     acts: Acts
@@ -84,7 +84,7 @@ class Dashboard:
         return self._feed.viewers
 
     def ticket(self) -> str:
-        """Lets one browser in, once."""
+        """A ticket that lets one browser in, once."""
         return self._keys.ticket()
 
     def close(self) -> None:
@@ -141,7 +141,8 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feed:
-    """``look`` reads the state; ``clean`` makes text fit to be shown: working links, no secrets."""
+    """The stream of changes for all viewers. ``look`` reads the state; ``clean`` makes text fit to be shown: working
+    links, no secrets."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Feed:
         self._clock = clock
         self._looking = asyncio.Lock()
         self._newest: tuple[float, DashboardPage] | None = None
-        """Valid until that time."""
+        """The page that all viewers share, and until when it is valid."""
         self._closed = asyncio.Event()
         self.viewers = 0
 

@@ -17,7 +17,7 @@ JobDeed = Literal["run", "pause", "resume", "cancel"]
 
 
 class JobView(Struct, frozen=True, kw_only=True):
-    """A scheduled job, or a timer. ``name`` as its acts know it, ``title`` as people do; ``can``: the acts."""
+    """A scheduled job, or a timer. ``name``: for its acts; ``title``: for people; ``can``: the possible acts."""
 
     key: str
     repo: str

@@ -43,7 +43,7 @@ class Keys:
         self._tickets: dict[str, float] = {}
 
     def ticket(self) -> str:
-        """Valid once, for an hour."""
+        """A new ticket, valid once and for an hour."""
         self._forget()
         if len(self._tickets) >= MAX_TICKETS:
             del self._tickets[next(iter(self._tickets))]

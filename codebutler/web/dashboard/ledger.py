@@ -1,6 +1,6 @@
 """The page of costs: sums and charts by day, repository, person and agent, and the newest runs.
 
-All of it is made here, as HTML and SVG, so that the page needs no library and no right to make markup from text. This
+All of it is rendered here, as HTML and SVG, so that the page needs no library and never builds markup from text. This
 module imports no web server.
 """
 
@@ -26,16 +26,16 @@ SPANS = (7, 30, 90, 365)
 MOST_BARS = 12
 MOST_RUNS = 100
 WIDTH, HEIGHT = 1000, 100
-"""Of a chart by day, which the page stretches."""
+"""The size of a chart by day, which the page stretches."""
 GAP = 0.25
-"""Between two bars, as a part of their width."""
+"""The gap between two bars, as a part of their width."""
 REST = "all others"
 VOID = frozenset({"rect", "line", "br"})
 """Elements without an end tag."""
 
 
 class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the page is to show: the last ``days``; "" = all."""
+    """What the page shows: the last ``days``; "" = all."""
 
     days: int = 30
     repository: str = ""
@@ -50,9 +50,9 @@ class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPage:
-    """Every view is made anew: nothing is kept. ``names``: the served repositories; ``days``: a period up to today;
-    ``rows``: their runs in it. ``called`` says a person's name, ``redact`` removes secrets, ``addresses`` finds where
-    people see messages."""
+    """Every view is rendered anew: nothing is cached. ``names``: the served repositories; ``days``: a period up to
+    today; ``rows``: their runs in it. ``called`` returns a person's name, ``redact`` removes secrets, ``addresses``
+    finds where people see messages."""
 
     names: Callable[[], Sequence[str]]
     days: Callable[[int], Period]
@@ -69,7 +69,7 @@ class LedgerPage:
         return f"<!doctype html>\n{tag('body', page.filters(), page.contents())}"
 
     def _cleaned(self, row: LedgerRow) -> LedgerRow:
-        """Agents and repositories choose these texts."""
+        """Redact the row: agents and repositories choose these texts."""
         return replace(
             row, agent=self.redact(row.agent), model=self.redact(row.model), job=self.redact(row.job)
         )
@@ -84,7 +84,7 @@ class _Page:
     address: Addresses
 
     def filters(self) -> Html:
-        """The form with every choice that there is."""
+        """The form with all choices."""
         spans = [(str(days), f"{days} days") for days in SPANS]
         fields = [_field("days", "Time", spans, str(len(self.during.days)))]
         for key, of in KEYS.items():
@@ -208,7 +208,7 @@ def _section(title: str, *children: Html) -> Html:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Html]], what: str, kind: str = "figures") -> Html:
-    """A wide one scrolls by itself, with the keyboard too. One of another kind is a list of cards on a phone."""
+    """A table. A wide one scrolls separately, with the keyboard too; other kinds become a list of cards on a phone."""
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in header)))
     body = tag("tbody", *(tag("tr", *row) for row in rows))
     return tag(
@@ -230,7 +230,7 @@ def _text(text: str, label: str) -> Html:
 
 
 def _bar(share: float) -> Html:
-    """Beside its figure, so it says nothing new to those who cannot see it."""
+    """A bar next to its figure, so it is hidden from screen readers."""
     drawn = tag("rect", width=f"{share * 100:.2f}", height=6, class_="bar")
     return tag(
         "svg", drawn, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true", class_="share"
@@ -238,7 +238,7 @@ def _bar(share: float) -> Html:
 
 
 def _chart(title: str, by: Unit, used: Mapping[date, DayUse]) -> Html:
-    """A bar for each day; the page stretches it, so words stand beside it."""
+    """A bar for each day; the page stretches the chart, so its text is outside."""
     numbers = [_number(by, use) for use in used.values()]
     most, step = max(numbers, default=0) or 1, WIDTH / max(len(numbers), 1)
     bars = []

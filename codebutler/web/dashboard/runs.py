@@ -30,7 +30,7 @@ PieceKind = Literal["text", "code", "block", "strong"]
 
 
 class Piece(Struct, frozen=True, array_like=True):
-    """A piece of text, and how it is set."""
+    """A piece of text, and its formatting."""
 
     kind: PieceKind
     text: str
@@ -68,8 +68,7 @@ class AskedView(Struct, frozen=True, kw_only=True):
 class TurnItem(Struct, frozen=True, kw_only=True):
     """A run: ``what`` it is doing or needs from people, ``text`` the prompt, ``url`` its thread in the chat ("" if
     unknown), ``changes`` the page of its changes ("" if none), ``page`` its
-    transcript. What is ``asked`` and the other ``choices`` can be
-    decided."""
+    transcript. ``asked`` and ``choices``: what a person can decide, requests and other buttons."""
 
     key: str
     id: str
@@ -187,14 +186,14 @@ def _decisions(asked: Asked) -> Iterator[ChoiceView]:
 
 
 def _is_sane(asked: Asked) -> bool:
-    """A worker may have made it up."""
+    """Whether it is plausible: a worker may have made it up."""
     names = max(len(asked.id), len(asked.card)) <= NAME_CHARS
     options = len(asked.options) <= MAX_ASKED and all(len(each) <= LABEL_CHARS for each in asked.options)
     return names and options
 
 
 def _own_choices(turn: TurnNote) -> Iterator[ChoiceView]:
-    """About the run itself. A question in passing does not stop its run from ending."""
+    """The buttons about the run itself. A question in passing does not stop its run from ending."""
     if max(len(turn.id), len(turn.thread), len(turn.card)) > NAME_CHARS:
         return
     if turn.card and turn.state in ("interrupted", "parked"):

@@ -1,5 +1,5 @@
 """The pages over HTTP: anybody may load the files, but the data needs the key. The key travels in a header, never in
-a cookie: browsers send cookies to every port of this machine, whoever listens there."""
+a cookie: browsers send cookies to every port of this machine, whichever program listens there."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Endpoints:
         return served
 
     async def ledger_drawn(self, request: Request) -> Response:
-        """Its contents; needs the key."""
+        """The contents of the page of costs; needs the key."""
         if not await self._is_admitted(request):
             return _refusal(REFUSED, 401)
         given = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
@@ -210,7 +210,7 @@ class _Endpoints:
 
 
 def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
-    """Routes and guard."""
+    """The application: routes behind the guard."""
     static = Path(str(resources.files("codebutler.web.dashboard") / "static"))
     endpoints = _Endpoints(feed, pages, keys, static)
     inner = Starlette(
@@ -235,7 +235,7 @@ def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
 
 
 def _page(static: Path, name: str) -> str:
-    """The whole page: the frame of all with its body in it."""
+    """The whole page: the common frame with this page's body."""
     title, sheets, script = _PAGES[name]
     body = Template((static / f"{name}.html").read_text(encoding="utf-8"))
     return Template((static / "frame.html").read_text(encoding="utf-8")).substitute(
@@ -251,13 +251,13 @@ def _named(request: Request, name: str) -> str:
 
 
 def _port(request: Request) -> int:
-    """Our own address, whatever it is called at the other end of a tunnel."""
+    """Our own port, even if a tunnel shows the page at another address."""
     server: tuple[str, int] = request.scope["server"]
     return server[1]
 
 
 async def _body_of(request: Request, kind: Any, limit: int) -> Any:
-    """The request's body as such an object, or a refusal."""
+    """The request's body as an object of that kind, or a refusal."""
     body = await read_body(request, limit, BODY_S)
     if isinstance(body, Response):
         return body

@@ -13,7 +13,7 @@ from codebutler.workspace.records import Channel, Json, Message, MethodError
 MAX_TEXT_CHARS = 40_000
 MAX_UPDATE_CHARS = 4_000
 MAX_ATTACHMENTS = 100
-# Slack: a status goes by itself after two minutes.
+# Slack: a status disappears after two minutes.
 STATUS_LIFE_S = 120.0
 # Code and enclosed text; an address without its sentence's full stop; a name.
 TYPED = re.compile(

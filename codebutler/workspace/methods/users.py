@@ -74,7 +74,8 @@ def test(call: Call) -> Json:
 
 
 def api_test(call: Call) -> Json:
-    """What was given comes back; ``error`` is refused with. Slack lets this be called without a token, too."""
+    """api.test: returns its arguments; ``error`` makes it fail with that code. Slack allows this without a token,
+    too."""
     given = {name: value for name, value in call.params.values.items() if name != "token"}
     if "error" in given:
         raise MethodError(str(given["error"]))

@@ -8,7 +8,7 @@ from alembic import context
 
 
 def is_described(name: str | None, kind: str, _parents: Any) -> bool:
-    """Whether ``tables`` describe it: not the full-text index, nor what SQLite keeps beside it."""
+    """Whether ``tables`` describe it: neither the full-text index nor the tables that SQLite keeps for it."""
     return kind != "table" or name is None or name.partition("_")[0] != "search"
 
 

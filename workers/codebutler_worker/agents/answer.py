@@ -92,7 +92,7 @@ class AnswerText:
         return AnswerText(joined[:MOST_CHARS])
 
     def cut(self) -> AnswerText:
-        """The service cut off the last text."""
+        """The answer, after the service cut off its last text."""
         return self if self.is_over else replace(self, is_cut=True)
 
     def called(self, tool: str) -> AnswerText:

@@ -35,7 +35,7 @@ class AtDesk:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One repository's. ``home`` is where its agents' programs keep their sessions."""
+    """The sessions of one repository's agents. ``home`` is where their programs keep them."""
 
     settings: RepoSettings
     home: Path

@@ -37,7 +37,7 @@ FORGETFUL = ""
 
 
 class HeadlessTurn(LiveTurn):
-    """Its program, as long as it runs."""
+    """One turn, as long as its program runs."""
 
     def __init__(self, process: AgentProcess) -> None:
         self.process = process

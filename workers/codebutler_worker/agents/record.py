@@ -41,7 +41,7 @@ def session_of(turn_id: str) -> str:
 
 class SessionLog:
     """One open log. ``write`` may be called from any thread and never raises: a full disk loses the record, not the
-    work. ``told`` goes into the last line, which is ``ending`` ("" = its writer ends it itself). ``limit_bytes``:
+    work. ``told`` goes into the last line, which is ``ending`` ("" = the caller writes it itself). ``limit_bytes``:
     anything beyond it is left out, except for the last line (0 = no limit)."""
 
     def __init__(self, descriptor: int | None, session: str, failed: str = "", limit_bytes: int = 0) -> None:
@@ -119,7 +119,7 @@ class SessionLogs:
 
     @classmethod
     def of(cls, settings: RepoSettings) -> Self:
-        """With the limits of the configuration."""
+        """The logs, with the limits of the configuration."""
         config = settings.config
         return cls(Path(settings.path), config.logs.retention_days, config.sandbox.file_size_gb * 2**30)
 

@@ -1,6 +1,6 @@
 """The card in a thread that shows what a run changed and how the checks went. Pure.
 
-The card is posted once. Later news about the checks replaces the line that says they are running, so whoever has the
+The card is posted once. Later news about the checks replaces the line that says they are running, so code that has the
 posted card can add it without asking git again.
 """
 

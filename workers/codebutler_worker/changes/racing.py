@@ -32,7 +32,7 @@ _KEY = "race-"
 NOBODY = -1
 RaceState = Literal["wanted", "running", "checking", "open", "merging", "clearing"]
 UNDER_WAY: tuple[RaceState, ...] = ("wanted", "running", "checking")
-"""Before its card."""
+"""The command's step before its card."""
 OVER = ("done", "failed", "stopped")
 
 
@@ -44,9 +44,9 @@ class Checked(Struct, frozen=True, omit_defaults=True):
 
 
 class Race(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``key`` names it. ``agents``: those that a person named or, once it runs, all of them. ``checked``: of the first
-    ones; ``is_cut_short``: a person has stopped the checks. ``picked``: an agent's number, by ``by``; ``verdict``:
-    what the card says of that."""
+    """A race and its progress. ``key`` names it. ``agents``: those that a person named or, once it runs, all of them.
+    ``checked``: the results for the first of them so far; ``is_cut_short``: a person has stopped the checks.
+    ``picked``: the number of the agent that ``by`` has picked; ``verdict``: what the card says about that."""
 
     key: str
     task: str
@@ -73,7 +73,7 @@ class Race(Struct, frozen=True, omit_defaults=True, kw_only=True):
         return MessageRef(f"{_KEY}{self.key}-{number}")
 
     def conversations(self, main: str) -> tuple[str, ...]:
-        """Those of its agents; ``main`` is the one it is held in."""
+        """The conversations of its agents; ``main`` is the one in which the race is held."""
         return tuple(racers_conversation(main, self.key, number) for number in range(len(self.agents)))
 
 
@@ -120,7 +120,7 @@ def was_picked(uow: UnitOfWork, turn: TurnRow) -> bool:
 
 
 def is_racing(uow: UnitOfWork, conversation: str) -> bool:
-    """Whether it is an agent's in a race whose card is still to come."""
+    """Whether an agent works there in a race whose card is not posted yet."""
     key = race_in(conversation)
     return bool(key) and any(race.key == key and race.state in UNDER_WAY for _, race in _races(uow))
 
@@ -141,7 +141,7 @@ def due_races(uow: UnitOfWork, working: Collection[str]) -> list[DeferredRow]:
 
 def stop_race_checks(uow: UnitOfWork, conversation: str | None) -> tuple[str, ...]:
     """Compare the agents of a conversation (None = of all) without the rest of their checks; returns the commands that
-    have to begin anew."""
+    have to start over."""
     stopped = []
     for row, race in _races(uow):
         if race.state == "checking" and conversation in (None, row.conversation):

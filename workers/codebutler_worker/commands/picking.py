@@ -1,4 +1,5 @@
-"""The decision about a race: one agent's work is merged and its session goes on in the thread, the others' is removed.
+"""The decision about a race: one agent's work is merged and its session continues in the thread; the others' work is
+removed.
 
 Git finishes before a step is committed, so a worker that retries one finds it done.
 """
@@ -134,7 +135,8 @@ def _resolve(
     run: TurnRow,
     merged: Merged,
 ) -> None:
-    """Once for each of its runs: after that the conflicts are others."""
+    """Ask the agent to resolve the conflicts, once for each of its runs: after that, the conflicts are different
+    ones."""
     about = replace(command, id=f"{command.id}-{run.id}", conversation=run.conversation, user_id=race.by)
     passed_on = ask_to_resolve(uow, settings, about, merged)
     _say_again(uow, command, race=race, text=conflict_text(merged, passed_on=passed_on, again=AGAIN))

@@ -1,5 +1,5 @@
-"""The buttons of a card about changes: each is a command about the run it names, in the thread of its card, for
-whoever presses it. The parent, which accepted the click, does not know the run."""
+"""The buttons of a card about changes: each is a command about the run it names, in the thread of its card, for the
+person who presses it. The parent, which accepted the click, does not know the run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ HANDED_OVER = "▶ {who} has handed this to the agent."
 
 
 def press(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) -> Todo:
-    """Do what the button says, if whoever pressed it is allowed to."""
+    """Do what the button says, if the person who pressed it is allowed to."""
     if event.action_id == HAND_OVER_ACTION:
         return _hand_over(uow, settings, event)
     name, argument = SAID.get(event.action_id, ("", ""))

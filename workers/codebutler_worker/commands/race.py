@@ -1,6 +1,6 @@
 """``!race``: the same task for two agents, each in a worktree of its own. One card compares them, and a person picks.
 
-Each step is committed before the next one begins. A worker that dies leaves the step it was in to the next one.
+Each step is committed before the next one begins. If a worker dies, the next one repeats the step.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def parsed(argument: str, config: Config) -> tuple[tuple[str, ...], str]:
 def chosen(
     config: Config, wanted: Sequence[str], surveys: Sequence[Survey], allows: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], str]:
-    """The agents that race, or why there is no race: those named, else the default one and another that is ready and
-    that the person may use: if there is one, not the built-in one. Pure."""
+    """The agents that race, or why there is no race: those named, otherwise the default one and another that is ready
+    and that the person may use, preferably not the built-in one. Pure."""
     found = {agent_name(config, each.prefix): each for each in surveys}
     ready = [agent_name(config, name) for name in able(surveys, config)]
     rest = sorted(ready, key=lambda name: (name != config.agent.default, name in LAST))

@@ -128,7 +128,7 @@ def _today(uow: UnitOfWork, config: Config) -> str:
 
 
 def _budget(asked: Invocation) -> list[str]:
-    """The limits of whoever asks and, within a thread, the thread's."""
+    """The limits of the person who asks and, within a thread, the thread's."""
     account = BudgetAccount(asked.user, asked.conversation or "")
     scopes = ("user", "thread") if asked.conversation is not None else ("user",)
     used = used_today(asked.uow, asked.settings.config, account)

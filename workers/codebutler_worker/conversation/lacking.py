@@ -52,7 +52,7 @@ def needs(
 
 
 def lacking(row: AgentResult | None, needed: set[Capability]) -> list[Cell]:
-    """What of it the agent was seen not to have. Pure."""
+    """The needed capabilities that the agent was seen to lack. Pure."""
     cells = cells_of(row) if row is not None else {}
     known = (cells[name] for name in WORDS if name in needed and name in cells)
     return [cell for cell in known if cell.state in ("no", "not supported")]
@@ -94,6 +94,6 @@ def _tell(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> None:
 
 
 def _op_id(begun: BegunTurn, cell: Cell) -> str:
-    """The same one in the conversation, so that the outbox knows what was told."""
+    """The same ID throughout the conversation, so that the outbox knows what was posted."""
     turn = begun.turn
     return uuid5(NAMESPACE_URL, f"lacking {turn.conversation} {turn.agent} {cell.capability}").hex

@@ -42,8 +42,8 @@ class Hold:
 
 
 async def after_refusal(runtime: Runtime, turn: TurnRow, finished: Finished) -> tuple[Finished, Hold | None]:
-    """The hold that a turn is put on whose agent's service refused it, None if it has failed; and its end, which says
-    why the agent that should take over does not."""
+    """The hold for a turn that its agent's service refused, None if the turn has failed; and its end, which says why
+    the agent that should take over does not."""
     until = resume_at(finished, turn.attempts, runtime.clock.now())
     config = runtime.settings.config
     if finished.reason != LIMIT:
@@ -142,8 +142,8 @@ def wait_for_reset(uow: UnitOfWork, turn: TurnRow) -> bool:
 
 
 def answered_by(uow: UnitOfWork, turn: TurnRow, config: Config) -> TurnRow:
-    """The queued turn, which the successor gets if its agent is at its limit. Not one that a person continues, or whose
-    messages name their agent: those try it."""
+    """The queued turn, given to the successor if its agent is at its limit. A turn that a person continues, or whose
+    messages name their agent, tries that agent."""
     successor = agent_name(config, successor_of(config))
     if not successor_of(config) or turn.agent == successor or turn.reason:
         return turn

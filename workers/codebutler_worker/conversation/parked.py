@@ -46,7 +46,7 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_
 CONTINUED_REASON = "continued"
 LIMIT = "limit"
 RESTARTED = "restarted"
-"""Why a turn ended that the worker after a restart goes on with, within this time:"""
+"""The reason of a turn that ended for a restart: the next worker resumes it if that was within this time:"""
 RESTART_S = 900.0
 ASKED = "limit asked"
 """Parked until a person says how to continue: no time resumes it."""
@@ -54,7 +54,7 @@ LIMITS = ("max_turns", "timeout", "stalled", "auth", "limit", "overloaded")
 """Failures that can be continued once their cause is gone."""
 DROPPED_REASON = "dropped"
 OVERLOAD_PAUSES_S = (30.0, 120.0, 300.0)
-"""After the agent's own retries."""
+"""How long to wait before each new attempt, after the agent's own retries."""
 MOST_PARKINGS = 5
 MOST_OTHERS = 3
 SURVEY_S = 5.0
@@ -123,7 +123,7 @@ def able(surveys: Sequence[Survey], config: Config) -> tuple[str, ...]:
 
 
 async def surveyed(runtime: Runtime) -> tuple[Survey, ...]:
-    """The agents there are, looked up now; none if that takes too long."""
+    """The state of each agent, looked up now; none if that takes too long."""
     try:
         async with asyncio.timeout(SURVEY_S):
             return await runtime.agents.survey()
@@ -169,8 +169,8 @@ def drop_parked(uow: UnitOfWork, turn: TurnRow) -> None:
 
 
 def leave_for_restart(uow: UnitOfWork, config: Config) -> None:
-    """What still runs ends for a restart: tell its thread, and let the next worker go on with it. Only an agent that
-    reads prose can: an undo that began is not begun again by itself."""
+    """Running turns end for a restart: tell their threads, and let the next worker resume them. Only agents that read
+    prose are resumed: an undo that began is not repeated automatically."""
     for turn in uow.turns.in_states(*LIVE):
         if talks(config, turn.agent) and turn.reason != RESTARTED:
             uow.turns.update(turn.id, reason=RESTARTED, not_before=uow.stamp)
@@ -186,7 +186,7 @@ def _was_left_for_us(turn: TurnRow, now: datetime) -> bool:
 
 
 def recover(uow: UnitOfWork, programs: frozenset[str] = frozenset()) -> list[Audit]:
-    """Mark turns that were running as interrupted, and ask, or go on with those that ended for a restart. Returns the
+    """Mark turns that were running as interrupted, and ask; or resume those that ended for a restart. Returns the
     record of each.
 
     A turn of ``programs`` has failed: a command cannot be continued, and a click must not run it twice.
@@ -220,8 +220,8 @@ def recover(uow: UnitOfWork, programs: frozenset[str] = frozenset()) -> list[Aud
 
 
 def after_restore(uow: UnitOfWork, restored: Restored, channel_id: ConversationRef) -> None:
-    """A turn queued in the backup may have been answered since: it counts as started, so that recovery asks
-    instead of running it (again), or going on with it. The channel is notified once."""
+    """A turn queued in the backup may have been answered since: it counts as started, so that recovery asks instead of
+    running it again or resuming it. The channel is notified once."""
     for turn in uow.turns.in_states(*LIVE):
         uow.turns.update(turn.id, reason=None)
     for turn in uow.turns.in_states("queued", "parked"):

@@ -181,7 +181,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
 
 
 def _end_checks(uow: UnitOfWork, turn: TurnRow, config: Config) -> tuple[str, ...]:
-    """They are of a tree at rest, which this turn may change now, or takes back."""
+    """End running checks: they test a tree at rest, which this turn may change or undo."""
     if turn.agent == UNDO:
         shared = config.agent.isolation == "shared"
         return withdraw_checks(uow, None if shared else turn.conversation, UNDONE)

@@ -120,7 +120,8 @@ class Publisher:
             return False
 
     async def ask_to_push(self, why: str) -> None:
-        """A card, once in a run: nothing is pushed unless somebody presses it who may."""
+        """Post a card that asks, once in a run: nothing is pushed unless a person with permission presses its
+        button."""
         turn_id = self._place.turn_id or ""
         op_id, card = f"{turn_id}-push", push_offer(turn_id, self._runtime.redactor.redact(why))
         try:

@@ -38,7 +38,7 @@ HANDLED = "handled"
 CROWDED = "crowded"
 BUDGET = "budget"
 HANDED_OVER = "handed over"
-"""Why a turn runs that continues one of another agent, which was refused."""
+"""The reason of a turn that continues another agent's, which was refused."""
 UNCONFIRMED = (STALE, HANDLED, CROWDED)
 """Why a turn that never started waits until somebody continues it."""
 
@@ -74,8 +74,8 @@ def places(conversations: Collection[str]) -> int:
 def choose(
     queued: Sequence[TurnRow], busy: Collection[str], now: datetime, room: FreeSlots, *, debounce_s: float
 ) -> NextTurns:
-    """Oldest first, one per conversation, in each conversation in order, as many as there is ``room`` for. What is
-    said in a conversation waits for the race in it. Pure.
+    """Oldest first, one per conversation, in each conversation in order, as many as there is ``room`` for. Messages in
+    a conversation wait for the race in it. Pure.
 
     A turn due further ahead than any debounce could put it is due now: the clock was set back.
     """

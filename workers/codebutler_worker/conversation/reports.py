@@ -68,14 +68,15 @@ class ActivityReports:
         self._runtime = runtime
         self._is_limited = is_limited(budget)
         self._is_shared = is_shared(budget)
-        """What is used here limits others too: they have to hear of it at once."""
+        """Use here also counts against the shared limit of other repositories: report it at once."""
         self._own = BudgetSection(timezone=budget.timezone, repo=budget.repo)
         self._load = (0, 0, 0)
         self._overview = Overview(turns=())
         self._budget: Budget | None = None
         self._changed = asyncio.Event()
         self._is_pressing = asyncio.Event()
-        """All is over, or somebody waits: who is asked, or (with ``agent.mention``) the words that a turn waits for."""
+        """Set when a report is urgent: all turns are over, or somebody waits, or (with ``agent.mention``) a turn waits
+        for a reply."""
         self._patience = PATIENCE
 
     def look(self, load: tuple[int, int, int]) -> None:
@@ -115,7 +116,7 @@ class ActivityReports:
             self._tell_budget(budget)
 
     async def _settle(self) -> None:
-        """What changes within a moment is told together."""
+        """Wait a moment, so that changes are reported together."""
         if not self._is_shared:
             await self._runtime.clock.sleep(SETTLE_S)
 

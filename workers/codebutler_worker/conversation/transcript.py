@@ -29,7 +29,7 @@ from codebutler_worker.tools.outcome import PLAN_TOOL
 
 UNKNOWN = "CodeButler no longer knows that conversation."
 ALL_CHARS = 400_000
-"""Of one conversation: it travels as one message."""
+"""The limit for one conversation: it travels as one message."""
 VERDICTS = {"pending": "waiting", "allowed": "allowed", "denied": "denied", "expired": "not decided"}
 ASKING = "🔐 Permission needed: "
 MOST_SAID = 20

@@ -74,8 +74,8 @@ def _canonical(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """``entries``: ``name``, ``*.name`` (its subdomains, not the name itself) or an address, each with a port after a
-    colon, or without one (then 80 and 443)."""
+    """A list of allowed hosts. ``entries``: ``name``, ``*.name`` (its subdomains, not the name itself) or an address,
+    each with a port after a colon, or without one (then 80 and 443)."""
 
     entries: tuple[str, ...] = ()
 
@@ -122,8 +122,8 @@ class UnreachableError(Exception):
 
 @dataclass(slots=True)
 class Dialer:
-    """``env`` may name an upstream proxy (HTTPS_PROXY, NO_PROXY) and certificate authorities to trust (SSL_CERT_FILE,
-    NODE_EXTRA_CA_CERTS)."""
+    """Connects to hosts. ``env`` may name an upstream proxy (HTTPS_PROXY, NO_PROXY) and certificate authorities to
+    trust (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     resolve: Resolve = system_resolve

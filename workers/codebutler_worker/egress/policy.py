@@ -44,7 +44,8 @@ TOLD_NONE = (
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
-    """``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so a key can be kept outside it."""
+    """Opens network access as configured. ``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so
+    a key can be kept outside it."""
 
     kind: Kind = "open"
     hosts: tuple[str, ...] = ()

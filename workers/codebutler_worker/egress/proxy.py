@@ -48,8 +48,8 @@ class Rules:
 
 @dataclass(slots=True)
 class Proxy:
-    """``handle`` is called with each connection, and closes it. ``refused``: requested places that are not on the list,
-    each once; ``logged``: those already logged."""
+    """One program's proxy: ``handle`` is called with each connection, and closes it. ``refused``: requested places that
+    are not on the list, each once; ``logged``: those already logged."""
 
     rules: Rules
     dialer: Dialer = field(default_factory=Dialer)

@@ -121,8 +121,8 @@ class WrongKeyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelService:
-    """``keys``: header (lower case) -> its whole value; ``extra``: headers added to every request. Without keys, the
-    agent's own pass unchanged."""
+    """A model's service. ``keys``: header (lower case) -> its whole value; ``extra``: headers added to every request.
+    Without keys, the agent's own pass unchanged."""
 
     base_url: str
     token: str = field(repr=False, default="")

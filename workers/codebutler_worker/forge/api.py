@@ -1,6 +1,6 @@
 """Requests to the service behind the remote, and what it reports about a pull request: with a configured token, or
-through the owner's own ``gh``. Responses are untrusted data, whoever runs the service. No error ever contains the token
-or ``gh`` credentials."""
+through the owner's own ``gh``. Responses are untrusted data, no matter who runs the service. No error ever contains the
+token or ``gh`` credentials."""
 
 from __future__ import annotations
 

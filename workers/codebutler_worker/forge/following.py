@@ -90,8 +90,8 @@ def follow(
 
 
 class PullFollower:
-    """``run`` runs until cancelled. ``followed`` is how many are followed now: while the worker sleeps, nobody
-    would."""
+    """Polls the followed pull requests; ``run`` runs until cancelled. ``followed``: how many there are now. They keep
+    the worker awake, since a sleeping one would not poll."""
 
     def __init__(self, runtime: Runtime, load_changed: Callable[[], None]) -> None:
         self.followed = 0
@@ -106,7 +106,7 @@ class PullFollower:
         self._runtime.followed.set()
 
     def look(self, load: tuple[int, int, int]) -> None:
-        """What runs here says nothing about what happens there."""
+        """Does nothing: the worker's load says nothing about pull requests."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -189,7 +189,7 @@ async def look(service: Service, row: PullRow, redact: Callable[[str], str]) -> 
 
 
 def _clean(comments: Sequence[PullComment], redact: Callable[[str], str]) -> tuple[PullComment, ...]:
-    """Redacted; what is more than is shown only counts."""
+    """The comments, redacted; those that are not shown count, but without their text."""
     found, shown = [], 0
     for each in comments:
         is_shown = shown < news.COMMENTS_SHOWN and bool(each.text.strip())
@@ -293,7 +293,7 @@ def card_of(news_id: str) -> str:
 
 
 def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], task: str) -> PullRow:
-    """Something that a person may hand over to an agent."""
+    """Post news that a person may hand over to an agent."""
     news_id = hashlib.sha256(f"{row.id} {row.news} {uow.stamp}".encode()).hexdigest()[:24]
     oldest = iso(uow.now - NEWS_KEPT)
     uow.pulls.add_news(PullNewsRow(news_id, row.id, task, uow.stamp), oldest)

@@ -1,6 +1,6 @@
 """Pull requests, their checks and comments at GitHub and GitHub Enterprise. Source: GitHub REST API, ``pulls``,
 ``check-runs``, ``status``, ``actions/runs``, ``actions/jobs/{id}/logs``, ``comments`` and ``reviews``. All of it is
-untrusted: whoever shows it must bound and escape it."""
+untrusted: code that shows it must bound and escape it."""
 
 from __future__ import annotations
 

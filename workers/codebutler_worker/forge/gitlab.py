@@ -1,5 +1,5 @@
 """Merge requests, their jobs and comments at GitLab. Source: GitLab REST API v4, ``merge_requests``, ``notes``,
-``repository/commits/{sha}/statuses`` and ``jobs/{id}/trace``. All of it is untrusted: whoever shows it must bound and
+``repository/commits/{sha}/statuses`` and ``jobs/{id}/trace``. All of it is untrusted: code that shows it must bound and
 escape it."""
 
 from __future__ import annotations

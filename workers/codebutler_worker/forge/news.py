@@ -51,7 +51,7 @@ def _is_page_of(remote: Remote, url: str) -> bool:
         return False
     try:
         parts = urlsplit(url)
-    except ValueError:  # brackets around what is no address
+    except ValueError:  # brackets around something that is not an IP address
         return False
     is_theirs = parts.scheme == "https" and parts.hostname == remote.web.partition(":")[0].lower()
     return is_theirs and not parts.username

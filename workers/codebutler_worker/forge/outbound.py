@@ -30,7 +30,7 @@ _LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
 _COUNTED = re.compile(r"^remote: .*$", re.MULTILINE)
 TOO_LARGE = "these commits are too large to be pushed from here: push them once yourself"
 UNFOLDS = "attempting to allocate"
-"""Git, of an object that needs more memory than it may have."""
+"""Git's error for an object that needs more memory than git may use."""
 STALE_LEASE = (
     "`{branch}` holds commits on the remote that were not pushed from here: nothing was overwritten. "
     "If that is what you want, force-push it from your own terminal"

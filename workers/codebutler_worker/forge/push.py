@@ -82,8 +82,8 @@ class Tip:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """``commits`` are (short ID, subject) of the branch since ``base``, the remote's default branch; ``link``: the
-    page to open a pull request, "" = unknown. ``was_there``: there was nothing to send."""
+    """The result of a push. ``commits`` are (short ID, subject) of the branch since ``base``, the remote's default
+    branch; ``link``: the page to open a pull request, "" = unknown. ``was_there``: there was nothing to send."""
 
     remote: Remote
     branch: str
@@ -182,7 +182,7 @@ def _files(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """``is_new``: it did not exist before."""
+    """A pull request; ``is_new``: it did not exist before."""
 
     pull: Pull
     is_new: bool

@@ -80,7 +80,7 @@ class Signer:
         commit = ended.output.decode(errors="replace").strip()
         signed = await self._git(env, "cat-file", "commit", commit)
         if object_id("commit", signed, commit) != commit:
-            signed += b"\n"  # which the end of its output does not show
+            signed += b"\n"  # git's output is returned without the newline at its end
         if signed == made.content or without_signature(signed) != made.content:
             raise ForgeError(CANNOT.format(why="it made another commit"))
         return signed

@@ -134,7 +134,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WebSearch:
-    """``env`` names the proxies."""
+    """Searches the web. ``env`` names the proxies."""
 
     settings: TavilySection
     env: Mapping[str, str] = field(default_factory=dict)
@@ -177,7 +177,7 @@ NEEDS_KEY = "set openai.apiKey (or openai.baseUrl of a service that needs none)"
 
 @dataclass(frozen=True, slots=True)
 class MediaService:
-    """``env`` names the proxies."""
+    """Transcribes speech and draws images. ``env`` names the proxies."""
 
     settings: OpenAISection
     env: Mapping[str, str] = field(default_factory=dict)

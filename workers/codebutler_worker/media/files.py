@@ -48,7 +48,7 @@ class Fetched:
 
 
 class NotFetchedError(Exception):
-    """The file did not arrive; the message is a word for why."""
+    """The file did not arrive; the message is a code for the reason."""
 
 
 @dataclass(slots=True)

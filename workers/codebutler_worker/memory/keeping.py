@@ -51,11 +51,12 @@ LEARNED = "learned"
 """Argument of a deferred command that no person asked for, so nobody gets an answer."""
 ASKED = "asked"
 KEPT = "kept:"
-"""As the argument of a deferred command: before the ref of the card on which somebody decided. Their name is last."""
+"""In the argument of a deferred command, it precedes the ref of the card on which a person decided; their name comes
+last."""
 FULL = "the memory is full, or has changed since. `!memory forget N` makes room."
 DECISIONS = frozenset({KEEP_ACTION, DROP_MEMORY_ACTION})
 MAX_FACTS = 100
-"""Per scope."""
+"""The most facts in one scope."""
 MAX_KEY_CHARS = 64
 
 

@@ -90,7 +90,7 @@ def question(memory: str, said: Sequence[Utterance]) -> str:
 
 
 def consolidation(memory: str) -> str:
-    """The memory alone."""
+    """The memory alone, framed as data: the question when it has to be consolidated."""
     return _framed(memory)
 
 

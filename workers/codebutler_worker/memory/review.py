@@ -79,7 +79,7 @@ def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
 
 
 class Reviews:
-    """``run`` runs until cancelled; ``start`` carries out what was learned."""
+    """Reviews conversations; ``run`` runs until cancelled. ``start`` carries out the changes that were learned."""
 
     def __init__(self, runtime: Runtime, model: Model | None, start: Start) -> None:
         self._runtime = runtime

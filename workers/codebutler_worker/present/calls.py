@@ -84,7 +84,7 @@ def is_same(row: ApprovalRow, asked: Approval | Question, workdir: str) -> bool:
 
 
 def action_of(asked: Approval | Question, workdir: str) -> tuple[str, dict[str, Any]]:
-    """The tool and input that a row keeps of the request."""
+    """The tool and input of the request, as a row stores them."""
     if isinstance(asked, Approval):
         return asked.tool, {"input": asked.input, "cwd": workdir}
     extra = {"details": list(asked.details)} if any(asked.details) else {}

@@ -26,7 +26,7 @@ MEND_THE_CAUSE = (
     "Mend the cause in what you changed. Do not weaken, skip or delete a check or a test to make it pass; if a failure "
     "has nothing to do with your changes, say so and stop."
 )
-"""What an agent is told that is to mend failing checks."""
+"""The prompt for an agent that is to fix failing checks."""
 CONTINUED = "▶ Continued."
 DROPPED = "🛑 Dropped."
 
@@ -84,7 +84,7 @@ def handled(turn_id: str, request: str) -> Message:
 
 
 def crowded(turn_id: str, most: int) -> Message:
-    """The same with the choice."""
+    """A message above its author's limit, with buttons to run or drop it."""
     return said(
         f"{CROWDED_TEXT} {most} may wait (`agent.queuePerUser`). Press **Continue** when there is room.",
         Button("Continue", RETRY_ACTION, turn_id),
@@ -263,7 +263,7 @@ def _visible(path: str) -> str:
     return "".join(each if each.isprintable() and each != "`" else f"\\u{ord(each):04x}" for each in path)
 
 
-# What we say about an agent whose usage limit is hit: asked about, taken over, answered for.
+# What we say about an agent whose usage limit is hit: a question, who takes over, who answers meanwhile.
 
 WAITING_NOW = "⏳ Waiting for the reset."
 

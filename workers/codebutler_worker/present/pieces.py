@@ -18,7 +18,7 @@ REACH_BYTES = 2**16
 SEARCHED_BYTES = 2**18
 """How far before the wanted place a cut may be."""
 CANDIDATES = 32
-"""Of each kind."""
+"""How many places of each kind are tried."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][0-9A-B]|[=>78])")
 _CONTINUED = range(0x80, 0xC0)
 """Continuation bytes in UTF-8."""

@@ -130,10 +130,10 @@ def latest(text: str) -> str:
 
 
 def running(view: TurnProgress, elapsed_s: float, turn_id: str, agent: str, name: str = "") -> Message:
-    """What the agent is doing, for how long, and a button that stops it. ``name``: its own, where several work."""
+    """What the agent is doing, for how long, and a button that stops it. ``name``: the agent's, if several work."""
     lines = [_headline(view, elapsed_s, agent, name), *_plan_lines(view.plan)]
     if view.writing:
-        # Cut Markdown cannot be parsed, but for what stands out most.
+        # Cut Markdown cannot be parsed; at least remove the marks that would show most.
         lines += [f"> {plain(line.replace('**', '*'))}" for line in view.writing.split("\n")]
     if view.note:
         lines.append(f"⏳ {plain(one_line(view.note))}")

@@ -52,7 +52,7 @@ class Secrets:
         return [self._line(line, cut=cut) for line in lines]
 
     def copy(self) -> Secrets:
-        """The same from here on, without a say in what happens to this one."""
+        """A copy in the same state, independent from here on."""
         return Secrets(self.redactor, self.in_key)
 
     def _line(self, line: str, *, cut: bool) -> str:

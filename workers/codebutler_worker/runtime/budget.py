@@ -1,7 +1,8 @@
 """A day's use, and which limit leaves no room for more. Pure.
 
-Every repository counts for itself: a user's limit applies per repository. Only ``total`` counts what the parent tells
-of the others as well. A turn belongs to the day on which it started, and to its user unless a job asked for it.
+Every repository is counted separately: a user's limit applies per repository. Only ``total`` also counts the other
+repositories, as the parent reports them. A turn belongs to the day on which it started, and to its user unless a job
+asked for it.
 """
 
 from __future__ import annotations
@@ -222,7 +223,7 @@ def beyond_day(uow: UnitOfWork, config: Config, elsewhere: TotalUse, moment: dat
 
 
 def _told(use: DayUse, told_until: str, until: datetime) -> UsageTotal:
-    """The use, if it is of the time that ends then: one that has begun since is empty until the parent tells more."""
+    """The reported use, if its period is the current one; a new period is empty until the parent reports again."""
     if not told_until or datetime.fromisoformat(told_until) != until:
         return UsageTotal()
     return UsageTotal(use.usd, use.tokens, use.runs, use.minutes)

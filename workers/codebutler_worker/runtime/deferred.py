@@ -24,8 +24,8 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 AT_ONCE = 4
 ONE_AT_A_TIME: Mapping[str, str] = {"logs": "logs", "checks": "checks", "push": "push", "pr": "push"}
-"""What must not run beside these: the next one begins when the chat has taken what this one sends. Logs take memory,
-checks time, and two pushes of a branch are in each other's way."""
+"""Commands with the same value never run together: the next one begins when the chat has taken the output of this one.
+Logs take memory, checks take time, and two pushes of a branch conflict."""
 LINE = "line"
 MAX_ATTEMPTS = 3
 
@@ -152,7 +152,7 @@ class DeferredCommands:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()):
             self._runtime.broke(task.get_name(), error)
-        self._wake()  # What was broken off, or waits, may begin anew.
+        self._wake()  # An interrupted or waiting command may start now.
         self._load_changed()
 
 

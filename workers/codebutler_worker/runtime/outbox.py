@@ -73,7 +73,7 @@ class Outbox:
         self._store = store
         self._send = send
         self._entries: dict[str, OutboxEntry] = {}
-        """In order."""
+        """The pending operations, in order."""
         self._roles: dict[Key, OutboxEntry] = {}
         self._out: Counter[str] = Counter()
         self._refs: OrderedDict[str, str] = OrderedDict()

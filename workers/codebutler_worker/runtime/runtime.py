@@ -87,9 +87,9 @@ class Runtime:
         self.home = home
         self.private = (home.root,)
         self.followed = asyncio.Event()
-        """A pull request is to be followed that was not before."""
+        """Set when there is a new pull request to follow."""
         self.pushed: set[str] = set()
-        """Commits that were pushed while this worker runs, or are about to be."""
+        """Commits that were pushed since this worker started, or are about to be."""
         self.skills = Library(settings, home)
         self.store = store
         self.agents = agents
@@ -98,7 +98,7 @@ class Runtime:
         self.outbox = Outbox(store, send)
         self.fetcher = Fetcher(send, clock)
         self.elsewhere = configured.total or NOTHING_TOLD
-        """What the other repositories have used, as the parent last told."""
+        """What the other repositories have used, as the parent last reported."""
         self.traces = Traces(clock, send)
         self.media = MediaService(settings.config.openai, settings.agent_env)
         self._commits: set[asyncio.Task[Any]] = set()

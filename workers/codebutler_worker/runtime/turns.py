@@ -161,8 +161,8 @@ def agent_name(config: Config, prefix: str | None) -> str:
 
 
 def prefixes_of(agent: str) -> Prefixes:
-    """The prefixes by which people and rules name an agent; any for undoing, which is nobody's: people who
-    may undo a turn may undo that as well."""
+    """The prefixes by which people and rules name an agent; any for undoing, which belongs to no agent: people who may
+    undo a turn may undo that as well."""
     if agent == UNDO:
         return ANY_AGENT
     return (agent, *(prefix for prefix, name in _AGENT_OF_PREFIX.items() if name == agent))
@@ -207,7 +207,7 @@ def words_of(uow: UnitOfWork, turn: TurnRow, limit: int = LINE_LIMIT) -> str:
 
 
 def thread_url(turn: TurnRow) -> str:
-    """The URL of the run's thread, in whichever workspace; "" if the chat has none."""
+    """A link to the run's thread, into which sending puts the workspace; "" if it has no thread."""
     return message_url(turn.channel_id, turn.thread) if turn.thread else ""
 
 
@@ -216,8 +216,8 @@ def thread_url(turn: TurnRow) -> str:
 
 
 def agent_for(uow: UnitOfWork, config: Config, conversation: str, prefix: str | None) -> str:
-    """The agent behind a typed prefix; without one that of the conversation. One that is configured no more is not
-    chosen any more."""
+    """The agent behind a typed prefix; without a prefix, the conversation's choice, unless that agent is no longer
+    configured."""
     chosen = uow.choices.get(conversation).agent if prefix is None else ""
     if chosen and talks(config, chosen):
         return chosen
@@ -237,16 +237,16 @@ def choice_for(uow: UnitOfWork, turn: TurnRow, config: Config, people: Collectio
 
 
 def may_enter(uow: UnitOfWork, running: TurnRow, people: Collection[PersonRef]) -> bool:
-    """Whether what these people say may go into a run under way: a mode that its thread has chosen, or had when the run
-    began, may not be everybody's."""
+    """Whether these people's messages may go into a running turn: not everybody may use the mode that its thread has
+    chosen, or had when the run began."""
     chosen = uow.choices.get(main_conversation(running.conversation))
     is_configured = not chosen.mode and chosen.updated_at <= (running.started_at or "")
     return is_configured or all(person == running.user_id for person in people)
 
 
 def may_answer(uow: UnitOfWork, config: Config, running: TurnRow, person: PersonRef) -> Decision:
-    """Whether what ``person`` answers may go into a run under way: one that asks less than is configured takes words
-    only from the person it works for, and from people who may loosen it."""
+    """Whether ``person``'s answer may go into a running turn: one whose mode asks less than configured takes text only
+    from the person it works for, and from people who may loosen it."""
     if may_enter(uow, running, (person,)):
         return ALLOWED
     chosen = uow.choices.get(main_conversation(running.conversation))

@@ -165,8 +165,8 @@ echo written > here && cat here
 
 
 class BwrapSandbox(Sandbox):
-    """``hidden`` are directories that no agent may see, wherever they are: above all the supervisor's home.
-    ``readable`` are directories outside the repository that every agent may read.
+    """Runs programs in bubblewrap. ``hidden`` are directories that no agent may see, wherever they are: above all the
+    supervisor's home. ``readable`` are directories outside the repository that every agent may read.
 
     Raises SandboxUnavailableError if bubblewrap is not installed.
     """

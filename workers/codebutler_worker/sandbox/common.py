@@ -107,8 +107,8 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """``hidden`` are directories that no agent may see, wherever they are: above all the supervisor's home.
-    ``readable`` are directories outside the repository that every agent may read."""
+    """Which parts of this machine agents may see. ``hidden`` are directories that no agent may see, wherever they are:
+    above all the supervisor's home. ``readable`` are directories outside the repository that every agent may read."""
 
     hidden: tuple[Path, ...]
     readable: tuple[Path, ...]

@@ -71,9 +71,9 @@ Condition = dict[str, Any]
 
 
 class DockerSandbox(Sandbox):
-    """``hidden`` are directories that no agent may see, ``readable`` those outside the repository that every agent may
-    read; ``host`` is the daemon's address, "" = the usual one; ``limits`` apply to each container; a container idle for
-    ``idle_s`` is removed.
+    """Runs programs in containers. ``hidden`` are directories that no agent may see, ``readable`` those outside the
+    repository that every agent may read; ``host`` is the daemon's address, "" = the usual one; ``limits`` apply to each
+    container; a container idle for ``idle_s`` is removed.
 
     Raises SandboxUnavailableError if the docker client is not installed.
     """

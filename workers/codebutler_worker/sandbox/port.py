@@ -124,4 +124,4 @@ class Sandbox(ABC):
         return 0
 
     async def close(self) -> None:  # noqa: B027 - most keep nothing
-        """Remove everything of this worker."""
+        """Remove everything that this worker has created."""

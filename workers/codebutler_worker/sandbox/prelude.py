@@ -95,7 +95,7 @@ GIT_TOLD = (
     "`.codebutler` shows only what git tracks of it, and keeps nothing but what you put into `.codebutler/files`. If "
     f"git asks who you are, do not invent a name: ask the owner to run {NAMING} on the machine that runs CodeButler."
 )
-"""For agents driven by a model."""
+"""Explains git in the sandbox to agents driven by a model."""
 # What refusals of the sandbox look like: mounts, and seatbelt's rules (errno(3)).
 _REFUSED = "(Device or resource busy|Read-only file system|Operation not permitted)"
 _HINTS = (

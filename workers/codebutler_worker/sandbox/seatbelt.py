@@ -206,8 +206,8 @@ echo written > here && cat here
 
 
 class SeatbeltSandbox(Sandbox):
-    """``hidden`` are directories that no agent may see, ``readable`` those outside the repository that every agent may
-    read.
+    """Runs programs in macOS's seatbelt. ``hidden`` are directories that no agent may see, ``readable`` those outside
+    the repository that every agent may read.
 
     Raises SandboxUnavailableError off macOS, and for root.
     """

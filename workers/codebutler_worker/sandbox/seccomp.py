@@ -62,10 +62,10 @@ AARCH64 = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``architecture``: the kernel's name for it (linux/audit.h); ``numbers``: the calls whose arguments are checked;
-    ``refused``: the calls refused with any arguments; ``modes``: which argument of a call is a file's mode;
-    ``opening``: which arguments are the flags and, if the flags create a file, its mode; ``x32``: a second ABI shares
-    the architecture."""
+    """The calls to check on one kind of machine. ``architecture``: the kernel's name for it (linux/audit.h);
+    ``numbers``: the calls whose arguments are checked; ``refused``: the calls refused with any arguments; ``modes``:
+    which argument of a call is a file's mode; ``opening``: which arguments are the flags and, if the flags create a
+    file, its mode; ``x32``: a second ABI shares the architecture."""
 
     architecture: int
     numbers: Mapping[str, int]

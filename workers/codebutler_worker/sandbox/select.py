@@ -32,7 +32,7 @@ class NoSandbox(Sandbox):
         return Launch(argv=(*before, *argv), env=environment(policy), cwd=policy.workdir)
 
     async def self_test(self) -> None:
-        """Nothing can fail here."""
+        """Does nothing: without a sandbox nothing can fail."""
 
 
 WITHOUT = 'or, to run agents without a sandbox, set "sandbox": {"mode": "none"} in the global configuration'

@@ -44,9 +44,10 @@ TELLING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemLayout:
-    """``roots``: directories to show read-only; ``links``: (path, target) of those that are symbolic links; ``masked``:
-    files and directories in them that not everybody may read; ``telling``: files in which the kernel reveals facts
-    about the whole machine; ``resolver``: the target of /etc/resolv.conf, if that is elsewhere."""
+    """What to show and to hide of the system. ``roots``: directories to show read-only; ``links``: (path, target) of
+    those that are symbolic links; ``masked``: files and directories in them that not everybody may read; ``telling``:
+    files in which the kernel reveals facts about the whole machine; ``resolver``: the target of /etc/resolv.conf, if
+    that is elsewhere."""
 
     uid: int
     gid: int

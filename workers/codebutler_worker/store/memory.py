@@ -94,7 +94,7 @@ class ChoicesTable(Repository):
     """What conversations have chosen for themselves; most have chosen nothing."""
 
     def get(self, conversation: str) -> ChoiceRow:
-        """The conversation's; an empty one if it has chosen nothing."""
+        """The conversation's choice; an empty one if it has chosen nothing."""
         found = self._one(matching(tables.choices, "conversation"), ChoiceRow, conversation=conversation)
         return found or ChoiceRow(conversation=conversation)
 

@@ -156,7 +156,7 @@ def _last_offer() -> Select[Any]:
 
 
 class PullsTable(Repository):
-    """Pull requests, kept from when they are opened: what was told of one is never told again."""
+    """Pull requests, kept from when they are opened: nothing about one is reported twice."""
 
     def put(self, row: PullRow) -> None:
         """Keep it, new or changed."""
@@ -167,16 +167,16 @@ class PullsTable(Repository):
         return self._one(matching(tables.pulls, "id"), PullRow, id=pull_id)
 
     def followed(self) -> list[PullRow]:
-        """Those that are followed; the next to be looked at first."""
+        """Those that are followed; the next one due first."""
         return self._all(_followed(), PullRow, state="open")
 
     def add_news(self, row: PullNewsRow, oldest: str) -> None:
-        """Keep what can be handed to an agent; what is older than ``oldest`` is let go."""
+        """Keep news that can be handed to an agent, and delete news older than ``oldest``."""
         self._run(_old_news(), oldest=oldest)
         self._upsert(tables.pull_news, row)
 
     def news(self, news_id: str) -> PullNewsRow | None:
-        """It, or None if it is unknown, or too old."""
+        """The news, or None if it is unknown or too old."""
         return self._one(matching(tables.pull_news, "id"), PullNewsRow, id=news_id)
 
 

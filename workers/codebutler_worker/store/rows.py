@@ -18,7 +18,7 @@ OperationState = Literal["pending", "posted", "failed"]
 AttachmentState = Literal["wanted", "stored", "transcribed", "failed"]
 ApprovalState = Literal["pending", "allowed", "denied", "expired"]
 ChangeState = Literal["proposed", "wanted", "made", "dropped"]
-"""Shown to a person; about to be written into ``memory.md``; written; refused."""
+"""A change is shown to a person, about to be written into ``memory.md``, written, or refused."""
 REPO_SCOPE = "repo"
 """The scope of a fact for everybody's agents; any other scope is a user's ID."""
 
@@ -44,12 +44,12 @@ def racers_conversation(conversation: str, race: str, number: int) -> str:
 
 
 def race_in(conversation: str) -> str:
-    """The race that the conversation is an agent's in, "" if it is none's."""
+    """The race in which an agent works in this conversation, "" if there is none."""
     return conversation.partition(RACE)[2].rpartition("-")[0]
 
 
 def main_conversation(conversation: str) -> str:
-    """The one in which the race is held; any other conversation itself."""
+    """The conversation in which the race is held; for any other conversation, itself."""
     return conversation.partition(RACE)[0]
 
 
@@ -246,10 +246,10 @@ class DeferredRow:
 class PullRow:
     """A pull request that was opened from a conversation, for ``user_id``; ``remote`` is the address of its repository.
 
-    ``checks`` is what its checks said last and ``told`` what the thread was told of them, each with its commit.
-    ``seen`` is JSON: the newest comment of each kind; "" = those that are there are no news. It is looked at again at
-    ``next_at``, for the time ``looks`` since something happened, and no more after ``until``. ``failures``: how often
-    in a row it could not be looked at; ``news``: how much the thread was told."""
+    ``checks`` is the last result of its checks and ``told`` the one that the thread was told, each with its commit.
+    ``seen`` is JSON: the newest comment of each kind; "" = the present comments are not news. ``next_at``: when it is
+    polled next; ``looks``: how often it was since something happened; it is not polled after ``until``. ``failures``:
+    how many polls in a row failed; ``news``: how often the thread was told something."""
 
     id: str
     conversation: str

@@ -92,7 +92,7 @@ class Store:
         return await self._directly(lambda raw: bool(raw.execute(query, given).fetchone()[0]))
 
     async def forget_old(self, now: datetime) -> None:
-        """Delete finished rows that are old, in small transactions (see ``pruning``). Raises StoreError."""
+        """Delete finished rows that are old, in small transactions (see ``forget_some``). Raises StoreError."""
         last: int | None = 0
         while last is not None:
             last = await self._directly(partial(forget_some, now=now, after=last))

@@ -235,7 +235,7 @@ pull_news = Table(
     *_texts("pull_id", "task", "created_at"),
 )
 
-# One row for each turn that is over, under its ``seq``. SQLite makes tables of its own beside it.
+# One row for each finished turn, under its ``seq``. SQLite makes tables of its own beside it.
 SEARCH = (
     "CREATE VIRTUAL TABLE search USING fts5(question, answer, tokenize = 'unicode61 remove_diacritics 2')"
 )

@@ -28,7 +28,7 @@ from codebutler_worker.store.rows import (
 # Stands for every other account's user, conversation or job: no ID or name is spelled so.
 OTHER = "*"
 MOST_COMMITS = 100
-"""The newest ones of a turn."""
+"""How many of a turn's newest commits are stored."""
 
 
 _ACCEPT = insert(tables.inbox).inline().on_conflict_do_nothing()

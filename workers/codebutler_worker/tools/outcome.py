@@ -62,8 +62,8 @@ class EndTurn:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``text`` is for the model, ``effect`` for the agent, the rest for its log. ``truncated``: the model did not see
-    all of it; ``container``: the container that the call ran in."""
+    """The result of a call: ``text`` is for the model, ``effect`` for the agent, the rest for its log. ``truncated``:
+    the model did not see all of it; ``container``: the container that the call ran in."""
 
     text: str
     ok: bool = True

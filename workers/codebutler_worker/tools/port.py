@@ -56,8 +56,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """``name`` and ``description`` are for the model; ``kind`` decides whether a person is asked first; ``arguments``
-    is the type that both functions take. ``run`` may raise ToolError."""
+    """A tool. ``name`` and ``description`` are for the model; ``kind`` decides whether a person is asked first;
+    ``arguments`` is the type that both functions take. ``run`` may raise ToolError."""
 
     name: str
     description: str

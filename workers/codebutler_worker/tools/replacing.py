@@ -15,7 +15,7 @@ TELLING_CHARS = 20
 COMPARED = 250_000
 """Lines times lines: a larger comparison would take too long, so the text is replaced as a whole."""
 COMPARED_CHARS = 200
-"""Per line."""
+"""How much of each line is compared."""
 
 
 @dataclass(frozen=True, slots=True)

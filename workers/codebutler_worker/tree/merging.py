@@ -93,7 +93,7 @@ empty one."""
 @dataclass(frozen=True, slots=True)
 class Merged:
     """The result. ``conflicts``: it was not merged because of these paths. ``stat``: git's summary of what is
-    new in ``into``, "" if nothing was. ``unsigned``: so many commits lost their signature when they were rebased."""
+    new in ``into``, "" if nothing was. ``unsigned``: how many commits lost their signature when they were rebased."""
 
     branch: str
     into: str

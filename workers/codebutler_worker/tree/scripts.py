@@ -4,7 +4,7 @@ sandbox."""
 from __future__ import annotations
 
 NO_REPOSITORY = 9
-"""The exit code where there is no git repository."""
+"""The exit code if there is no git repository."""
 
 FUNCTIONS = f"""
 set -u

@@ -2,7 +2,7 @@
 
 Git offers nothing that adds them at commit time but hooks, and a directory of hooks of ours would hide the repository's
 own. So the commits are made again, inside the sandbox: the same trees, authors and dates, with the trailers in their
-messages. Only commits that nothing else has seen yet: whoever has one keeps exactly what they have.
+messages. This is done only to commits that nobody else has yet: a commit that was pushed must not change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tree: snapshots of the working tree, diffs, and undoing a change.
 
-Git does it, on a repository in which agents write: always inside the sandbox, never on the host. A
+Git does the work, in a repository that agents can write to: always inside the sandbox, never on the host. A
 repository's configuration, attributes and filters can make git run programs; inside, they may do what an
 agent may do anyway.
 """
@@ -31,7 +31,7 @@ MAX_FILE_BYTES = 20 * 2**20
 BLOCK_BYTES = 512  # POSIX: the unit of find's -size
 KEPT_REFS = 200
 PRUNE_EVERY = 20
-"""Turns: looking for old snapshots takes two more git processes."""
+"""Old snapshots are looked for once in this many turns: it takes two more git processes."""
 SNAPSHOT_S = 10.0
 NOW = "now"
 BEFORE, AFTER = "before", "after"
@@ -213,7 +213,7 @@ class Tree:
         whose name ends with AFTER, for which nobody waits, deletes the oldest now and then.
 
         It includes untracked files; not ignored ones or files above MAX_FILE_BYTES. After git has once taken
-        more than SNAPSHOT_S seconds there are no more snapshots: no turn shall wait for that again.
+        more than SNAPSHOT_S seconds there are no more snapshots: no turn should wait for that again.
         """
         if self._too_large or not self.git.has_repository():
             return None
@@ -307,7 +307,8 @@ def parsed(output: bytes) -> tuple[tuple[FileChange, ...], bytes]:
 
 
 def _field(output: bytes, at: int) -> tuple[bytes, int]:
-    """What stands there up to the next NUL, and where the next one begins. Raises ValueError if there is none."""
+    """The field at ``at``, up to the next NUL, and where the next field begins. Raises ValueError if there is no
+    NUL."""
     end = output.index(b"\0", at)
     return output[at:end], end + 1
 

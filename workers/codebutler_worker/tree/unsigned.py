@@ -15,8 +15,8 @@ MARK = b"unsigned"
 
 @dataclass(frozen=True, slots=True)
 class UnsignedCommit:
-    """``content`` is the commit ``commit``, ``tree`` its tree and ``parent`` the commit before it (None = it is the
-    first): data from inside the sandbox, which match their IDs."""
+    """A commit to sign. ``content`` is the commit ``commit``, ``tree`` its tree and ``parent`` the commit before it
+    (None = it is the first): data from inside the sandbox, which match their IDs."""
 
     commit: str
     content: bytes

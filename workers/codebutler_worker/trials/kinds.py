@@ -1,4 +1,4 @@
-"""What kind of agent it is, and what that kind cannot do by its nature. Pure."""
+"""The kinds of agents, and what each kind cannot do by its nature. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TURNS: Mapping[str, frozenset[Capability]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One agent to be tried. ``unsupported``: why, by what it cannot do by its nature."""
+    """One agent to be tried. ``unsupported``: what it cannot do by its nature, each with the reason."""
 
     name: str
     kind: AgentKind

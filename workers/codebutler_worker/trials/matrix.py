@@ -238,12 +238,12 @@ class Trial:
 
 
 def _broken(turn: TrialTurn, otherwise: str) -> str:
-    """Why there is nothing to see: the turn itself failed, or else."""
+    """Why a turn showed nothing: it failed itself, or else ``otherwise``."""
     return otherwise if turn.ok else turn.text or otherwise
 
 
 def _content(repo: Path, name: str) -> str:
-    """Of what an agent wrote, if that is a regular file."""
+    """The content of a file that an agent wrote, if it is a regular file."""
     try:
         return read_head(repo, name, MOST_BYTES).decode(errors="replace")
     except OSError:

@@ -20,7 +20,7 @@ from codebutler_worker.worker.roster import Roster
 
 
 def price_of(subjects: Sequence[Subject]) -> str:
-    """What is about to be run, before it is. Pure."""
+    """Announces the turns that are about to run. Pure."""
     if not subjects:
         return "No agent is ready, so nothing was tried."
     numbers = ", ".join(f"{subject.name} {len(subject.turns)}" for subject in subjects)
@@ -77,7 +77,7 @@ def _model(config: Config, agent: str) -> str:
 
 
 def live_finding(row: AgentResult) -> Finding:
-    """The row in one line: whether it answers, and what is missing that it should have. Pure."""
+    """The row in one line: whether it answers, and which expected capabilities it lacks. Pure."""
     cells = cells_of(row)
     answer = cells["answer"]
     if answer.state != "yes":

@@ -38,13 +38,13 @@ from codebutler_worker.worker.roster import Roster
 
 TURN_S = 120.0
 Blow = Literal["", "stop", "kill"]
-"""What is done to a turn once it works: nothing, what `!stop` does, or SIGKILL for every process of it."""
+"""What happens to a turn once it works: nothing, the effect of `!stop`, or SIGKILL for all its processes."""
 NO = "This is a test of refusals: the answer is no. Say REFUSED and end."
 
 
 @dataclass(slots=True)
 class TrialTurn:
-    """One turn. ``ended_s``: how long it still took after the blow. ``asked``: it asked for a permission."""
+    """One turn. ``ended_s``: how long it took to end after the blow. ``asked``: it asked for permission."""
 
     session_id: str = ""
     fresh: bool = False
@@ -71,9 +71,9 @@ class TrialTurn:
 
 
 class Trier:
-    """Runs turns of one agent in one scratch repository. ``turns`` and ``cost_usd`` add up; ``hits_at_once``: it tells
-    of no tool, so that its turns are stopped or killed as soon as they have begun. ``is_ours``: it works in this
-    process, so that to be killed is to be left in the middle of its turn."""
+    """Runs turns of one agent in one scratch repository. ``turns`` and ``cost_usd`` add up; ``hits_at_once``: it
+    reports no tools, so its turns are stopped or killed as soon as they have begun. ``is_ours``: it works in this
+    process, so killing it means to abandon it in the middle of its turn."""
 
     def __init__(
         self, roster: Roster, name: str, repo: Path, *, hits_at_once: bool = False, is_ours: bool = False
@@ -95,8 +95,8 @@ class Trier:
         allow: bool = True,
         blow: Blow = "",
     ) -> TrialTurn:
-        """Run one turn in a new session or in that of ``session``. Whatever it asks is allowed or not. Never raises for
-        a turn that fails."""
+        """Run one turn in a new session or in that of ``session``. ``allow``: the answer to its requests for
+        permission. Never raises for a turn that fails."""
         self.turns += 1
         found = TrialTurn()
         request = TurnRequest(
@@ -131,7 +131,7 @@ class Trier:
         hit_s = 0.0
         stream = backend.start(request)
         try:
-            # To its end, which closes it.
+            # Read it to its end, which closes it.
             async for event in stream:
                 _note(event, found)
                 if isinstance(event, Approval | Question):

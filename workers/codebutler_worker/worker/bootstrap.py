@@ -106,7 +106,7 @@ async def serve(
 
 
 async def _forget_old(runtime: Runtime, now: datetime) -> None:
-    """Delete what is old enough. Raises StoreError."""
+    """Delete old rows, old files and merged worktrees. Raises StoreError."""
     await runtime.store.forget_old(now)
     oldest = now - timedelta(days=runtime.settings.config.logs.retention_days)
     await asyncio.to_thread(forget_files, Path(runtime.settings.path), oldest.timestamp())

@@ -139,7 +139,7 @@ class EventInbox:
         return taught(request, event.user, self.settings, self.skills)
 
     def _overheard(self, uow: UnitOfWork, event: MessagePosted) -> Todo:
-        """It counts if a card asks or a program reads, and starts nothing new."""
+        """Plain talk without a mention: it counts if a card or a program waits for it, and starts nothing new."""
         config, request = self.settings.config, Prompt(text=event.text)
         note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
         polled = is_polled(uow, config, event)
@@ -154,7 +154,7 @@ class EventInbox:
         return Todo()
 
     def _is_session(self, prefix: str | None) -> bool:
-        """Whether that starts a session, which needs no words."""
+        """Whether that prefix starts a session, which needs no text."""
         return prefix is not None and is_session(self.settings.config, prefix)
 
     def _slash(self, uow: UnitOfWork, event: SlashCommand, request: Request) -> Todo:

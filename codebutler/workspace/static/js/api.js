@@ -1,4 +1,4 @@
-// The workspace's Web API and the page's own few endpoints, called as the person who holds the token.
+// The workspace's Web API and the page's own few endpoints, called as the token's user.
 
 const POST_MS = 20_000;
 
@@ -9,14 +9,14 @@ export class Api {
     this.token = token;
   }
 
-  /** A Slack Web API method; throws ApiError with Slack's error code when the answer is not ok. */
+  /** A Slack Web API method; throws ApiError with Slack's error code if the answer is not ok. */
   async call(method, params = {}) {
     const answer = await this.#request("POST", `/api/${method}`, params);
     if (!answer.ok) throw new ApiError(answer.error || "unknown_error");
     return answer;
   }
 
-  /** Post a message; whoever waits too long throws, and may post the same `client_msg_id` again. */
+  /** Post a message; throws after a timeout, and the caller may post the same `client_msg_id` again. */
   async post(message) {
     const answer = await this.#request("POST", "/api/chat.postMessage", message, AbortSignal.timeout(POST_MS));
     if (!answer.ok) throw new ApiError(answer.error || "unknown_error");
@@ -27,7 +27,7 @@ export class Api {
     return this.#request("GET", "/workspace/boot");
   }
 
-  /** One of the page's own endpoints; throws ApiError with the code the workspace refuses with. */
+  /** One of the page's own endpoints; throws ApiError with the workspace's error code. */
   page(what, body = undefined, verb = "POST") {
     return this.#request(verb, `/workspace/${what}`, body);
   }
@@ -63,12 +63,12 @@ export class Api {
     return answer.blob();
   }
 
-  /** From the next load of the page on, it is somebody else's. */
+  /** After the next load, the page acts as this token's user. */
   useToken(token) {
     sessionStorage.setItem("token", token);
   }
 
-  /** The same workspace with another's key. */
+  /** The same workspace with another user's token. */
   as(token) {
     return new Api(token);
   }

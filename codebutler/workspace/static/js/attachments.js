@@ -1,4 +1,4 @@
-// The files a person is about to send: chosen, dropped or pasted, shown as chips that can be taken away.
+// The files a person is about to send: chosen, dropped or pasted, shown as chips that can be removed.
 
 import { button, icon } from "./dom.js";
 import { size } from "./text.js";
@@ -26,7 +26,7 @@ export class Attachments {
     this.#draw();
   }
 
-  /** Take what is dropped on or pasted into an element. */
+  /** Take files that are dropped on or pasted into an element. */
   takeFrom(element) {
     element.addEventListener("dragover", (event) => {
       if (!event.dataTransfer.types.includes("Files")) return;

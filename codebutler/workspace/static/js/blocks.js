@@ -14,7 +14,7 @@ export class Blocks {
     this.rendered = new Map();
   }
 
-  /** The nodes of some blocks; what people choose in them goes into the form. */
+  /** The nodes of some blocks; people's choices in them go into the form. */
   nodes(blocks, form) {
     return blocks.flatMap((block) => this.#block(block, form));
   }
@@ -58,7 +58,7 @@ export class Blocks {
     return element.type === "image" ? this.#image(element) : tag("span", "", ...this.#text(element));
   }
 
-  /** Pictures from elsewhere are not fetched: whoever posts one would learn who looks at it. */
+  /** Pictures from elsewhere are not fetched: their server would learn who looks at them. */
   #image(image) {
     const link = tag("a", "", `🖼 ${image.alt_text || plain(image.title) || "picture"}`);
     if (!/^https?:/.test(image.image_url || "")) return tag("span", "note", link.textContent);
@@ -105,7 +105,7 @@ export class Blocks {
   }
 }
 
-/** The server has made this HTML of Markdown and escaped any markup in it. */
+/** The server made this HTML from Markdown, and escaped any markup in it. */
 function fill(box, html) {
   box.innerHTML = html;
   box.querySelectorAll("a").forEach(beside);
@@ -114,7 +114,7 @@ function fill(box, html) {
   linkBare(box);
 }
 
-/** A point of a list that begins with [ ] or [x] has a box in place of its dot. */
+/** A list item that begins with [ ] or [x] has a checkbox instead of a bullet. */
 function task(item) {
   const [, mark] = item.textContent.match(/^\[([ xX])\] /) || [];
   if (!mark) return;
@@ -126,7 +126,7 @@ function task(item) {
   text.before(box, " ");
 }
 
-/** Whatever an author calls a heading, in the page's outline it stands under the channel or the thread. */
+/** In the page's outline, an author's headings of any level are below the channel or thread. */
 function level(heading) {
   heading.setAttribute("aria-level", "2");
   return heading;

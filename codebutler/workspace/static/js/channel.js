@@ -1,4 +1,4 @@
-// About a channel: its topic, name and members, and its end. And a new one.
+// A channel's settings: topic, name, members, archiving; and creating a channel.
 
 import { button, dialog, field, tag } from "./dom.js";
 import { words } from "./words.js";
@@ -23,7 +23,7 @@ export function createChannel(api, model) {
   });
 }
 
-/** Show a channel and what may be done with it. */
+/** Show a channel and the actions for it. */
 export async function aboutChannel(api, model) {
   const channel = model.channels.get(model.channel);
   const problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
@@ -66,7 +66,7 @@ export async function aboutChannel(api, model) {
   await draw().catch((error) => { body.replaceChildren(problem); problem.textContent = words(error); });
 }
 
-/** A text with a button that saves it; what is being written in it stays when something else is shown anew. */
+/** A text with a button that saves it; unsaved text stays when the rest is redrawn. */
 function line(label, save) {
   const input = Object.assign(tag("input", ""), { type: "text", maxLength: 250 });
   const row = field(label, input);

@@ -1,4 +1,4 @@
-// What may follow in the box where a person writes: slash commands, !words, people, emoji. Tab takes the first one.
+// Completion in the composer: slash commands, !words, people, emoji. Tab takes the first one.
 
 import { tag, uniqueId } from "./dom.js";
 import { emoji, emojiLike } from "./emoji.js";
@@ -6,7 +6,7 @@ import { emoji, emojiLike } from "./emoji.js";
 const MOST = 8;
 
 export class Completion {
-  /** Watches `box`; `model` knows what there is. */
+  /** Watches `box`; `model` has the candidates. */
   constructor(box, model) {
     this.box = box;
     this.model = model;

@@ -1,5 +1,5 @@
-// Where a person writes. Nothing typed is lost: the text stays until the workspace has it, drafts stay per place,
-// also when the page is loaded again (files cannot: leaving is asked about first).
+// The composer. No typed text is lost: it stays until the workspace has it, and drafts are kept per place, even if the
+// page is reloaded (files cannot be kept: the page asks before it is left).
 
 import { Attachments } from "./attachments.js";
 import { Completion } from "./complete.js";
@@ -13,8 +13,8 @@ const EDIT_HINT = "Enter saves the change, Escape leaves it as it was";
 const isTouch = () => matchMedia("(pointer: coarse)").matches;
 
 export class Composer {
-  /** `send` takes the text and the files and resolves when they were accepted; `editLast` begins to change the
-   * person's newest message here. `outbox` shows what waits. */
+  /** `send` takes the text and the files and resolves once they are accepted; `editLast` starts to edit the person's
+   * newest message here. `outbox` shows waiting messages. */
   constructor(root, model, outbox, { send, editLast }) {
     Object.assign(this, { send, editLast, outbox, drafts: outbox.drafts });
     this.files = new Map();
@@ -48,7 +48,7 @@ export class Composer {
     this.#say(HINT);
   }
 
-  /** Go to another channel or thread, keeping the draft of the one left. */
+  /** Switch to another channel or thread, keeping the draft of the previous one. */
   moveTo(place, placeholder) {
     this.#endEdit();
     if (place !== this.place) {
@@ -63,8 +63,7 @@ export class Composer {
     this.#grow();
   }
 
-  /** Change something already sent: `save` takes the new text; Escape brings the draft back. A change that was
-   * begun and not saved is kept under `key`. */
+  /** Edit a sent message: `save` takes the new text; Escape restores the draft. An unsaved edit is kept under `key`. */
   edit(text, save, key) {
     this.#endEdit();
     this.editing = { save, key };
@@ -76,24 +75,24 @@ export class Composer {
     this.focus();
   }
 
-  /** Whether anybody may write here: an archived channel says so instead. */
+  /** Set whether anybody may write here; an archived channel shows a note instead. */
   allow(isOpen, why = "") {
     this.form.inert = !isOpen;
     this.form.classList.toggle("shut", !isOpen);
     this.#say(isOpen ? HINT : why);
   }
 
-  /** Say what went wrong, where the eyes are. */
+  /** Show an error next to the composer. */
   complain(problem) {
     this.#say(problem, true);
   }
 
-  /** Whether there is nothing here that a person has begun. */
+  /** Whether it is empty: no text and no files. */
   get isEmpty() {
     return !this.box.value && !this.attachments.files.length;
   }
 
-  /** Whether nobody is writing here: what is being sent is written already, and its answer may be faster. */
+  /** Whether nobody is writing here. A message that is being sent does not count: its answer may arrive first. */
   get isIdle() {
     return this.busy || this.isEmpty;
   }

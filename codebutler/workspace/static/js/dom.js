@@ -8,7 +8,7 @@ export function tag(name, className, ...children) {
   return node;
 }
 
-/** A button that calls `act`; `label` is its name where the content does not say it. */
+/** A button that calls `act`; `label` is its accessible name if the content does not say it. */
 export function button(content, className, act, label = "") {
   const node = tag("button", className, content);
   node.type = "button";
@@ -21,10 +21,10 @@ export function button(content, className, act, label = "") {
 }
 
 let serial = 0;
-/** An id nobody else has. */
+/** A unique id. */
 export const uniqueId = (prefix) => `${prefix}-${(serial += 1)}`;
 
-/** A labelled field: the label, the control, and a place for what is wrong with it. */
+/** A labelled field: the label, the control, and a place for its error. */
 export function field(label, control, hint = "") {
   control.id ||= uniqueId("field");
   const caption = Object.assign(tag("label", "", label), { htmlFor: control.id });
@@ -37,7 +37,7 @@ export function field(label, control, hint = "") {
   return box;
 }
 
-/** What is wider than its place can be scrolled by the keys, too. */
+/** Content that is too wide can be scrolled with the keyboard, too. */
 export function reachable(root) {
   for (const wide of root.querySelectorAll("pre, table")) if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
 }
@@ -75,7 +75,7 @@ export function icon(name) {
   return svg;
 }
 
-/** A modal dialog with a title, closed by its button, by Escape and by a press beside it; removed when closed. */
+/** A modal dialog with a title, closed by its button, by Escape and by a click outside; removed when closed. */
 export function dialog(title, className, ...children) {
   const box = tag("dialog", className);
   const heading = Object.assign(tag("h2", "", title), { id: uniqueId("title") });
@@ -88,7 +88,7 @@ export function dialog(title, className, ...children) {
   return box;
 }
 
-/** Ask before something is done; whether the answer was yes. Escape and a press beside it are a no. */
+/** Ask for confirmation; returns whether the answer was yes. Escape or a click outside means no. */
 export function ask({ title, text, yes, no = "Cancel", isDangerous = false }) {
   return new Promise((resolve) => {
     let answer = false;

@@ -1,10 +1,10 @@
-// What a person has begun to write, by place: it outlives the page. The browser may keep nothing (a private
-// window, a full store): then a draft lives as long as the page.
+// Drafts by place, which outlive the page. If the browser stores nothing (a private window, full storage), a draft
+// lives as long as the page.
 
 export class Drafts {
   #unkept = new Map();
 
-  /** `owner` is who writes: another person in the same browser has other drafts. */
+  /** `owner` is the author: another person in the same browser has other drafts. */
   constructor(owner) {
     this.prefix = `draft ${owner} `;
   }
@@ -28,7 +28,7 @@ export class Drafts {
     return key === this.prefix + place;
   }
 
-  /** Put a text before what is there already. */
+  /** Put a text before the existing draft. */
   giveBack(place, text) {
     this.set(place, [text, this.get(place)].filter(Boolean).join("\n"));
   }

@@ -1,4 +1,4 @@
-// Block Kit's interactive elements as the browser's own controls. Each keeps its answer in the form it belongs to.
+// Block Kit's interactive elements as the browser's own controls. Each stores its answer in its form.
 
 import { ask, button, icon, tag, uniqueId } from "./dom.js";
 import { mrkdwn } from "./mrkdwn.js";
@@ -18,7 +18,7 @@ export class Elements {
     this.model = model;
   }
 
-  /** The control of one element. In an input block nothing is told to the app before the form is sent. */
+  /** The control of one element. In an input block the app learns nothing before the form is submitted. */
   control(element, block, form) {
     const make = {
       button: () => this.#button(element, block, form),
@@ -95,7 +95,7 @@ export class Elements {
     return node;
   }
 
-  /** The app itself knows the options; each letter asks it again. With `isMany` each one taken joins a list. */
+  /** The app provides the options, and is asked again after each letter. With `isMany` several can be chosen. */
   #external(element, block, form, isMany = false) {
     const list = Object.assign(tag("datalist", ""), { id: uniqueId("list") });
     const node = Object.assign(tag("input", ""), { type: "text", placeholder: plain(element.placeholder) });
@@ -115,7 +115,7 @@ export class Elements {
     return tag("span", "external", node, list);
   }
 
-  /** The options that were taken, each with a button that puts it back. */
+  /** The chosen options, each with a button that removes it. */
   #taken(node, known, element, block, form) {
     const chips = tag("span", "taken");
     const chosen = () => form.get(block, element) ?? element.initial_options ?? [];
@@ -188,7 +188,7 @@ export class Elements {
     return this.#told(node, element, block, form, () => (node.value ? Math.round(new Date(node.value).getTime() / 1000) : ""));
   }
 
-  /** Every letter is kept; with `dispatch_action` Enter tells the app. */
+  /** Every change is stored; with `dispatch_action`, Enter notifies the app. */
   #typed(node, element, block, form) {
     node.dataset.action = element.action_id;
     node.addEventListener("input", () => form.set(block, element, node.value));

@@ -1,14 +1,14 @@
 // The emoji names that appear in a working channel; an unknown one shows as its name.
 
 const EMOJI = {
-  __proto__: null, // no word is known that is not here
+  __proto__: null, // no other name is known
   hourglass_flowing_sand: "⏳", hourglass: "⌛", eyes: "👀", white_check_mark: "✅", heavy_check_mark: "✔️", x: "❌",
   octagonal_sign: "🛑", warning: "⚠️", question: "❓", thinking_face: "🤔", arrows_counterclockwise: "🔄", wrench: "🔧",
   gear: "⚙️", rocket: "🚀", tada: "🎉", "+1": "👍", thumbsup: "👍", "-1": "👎", thumbsdown: "👎", heart: "❤️", wave: "👋",
   robot_face: "🤖", bulb: "💡", memo: "📝", lock: "🔒", key: "🔑", fire: "🔥", bug: "🐛", sparkles: "✨", zap: "⚡",
   clock1: "🕐", bell: "🔔", zzz: "💤", pray: "🙏", clap: "👏", smile: "😄", slightly_smiling_face: "🙂", package: "📦",
   speech_balloon: "💬", mag: "🔍", scroll: "📜", stopwatch: "⏱️", moneybag: "💰", microphone: "🎤", art: "🎨",
-  // Names that bots put into what they say about builds, deploys and people.
+  // Names that bots use in messages about builds, deploys and people.
   smiley: "😃", grinning: "😀", grin: "😁", joy: "😂", laughing: "😆", sweat_smile: "😅", wink: "😉", blush: "😊", sunglasses: "😎",
   heart_eyes: "😍", sob: "😭", cry: "😢", scream: "😱", confused: "😕", disappointed: "😞", rage: "😡", neutral_face: "😐",
   upside_down_face: "🙃", rolling_eyes: "🙄", sleeping: "😴", face_with_monocle: "🧐", exploding_head: "🤯", partying_face: "🥳",
@@ -36,7 +36,7 @@ const EMOJI = {
 
 export const emoji = (name) => EMOJI[name.split("::")[0]] || `:${name}:`;
 export const isEmoji = (name) => name in EMOJI;
-/** What a person may react with. */
+/** The emoji for reactions. */
 export const REACTIONS = ["+1", "-1", "heart", "tada", "eyes", "white_check_mark", "x", "smile", "thinking_face", "pray", "rocket", "fire", "bug", "wave", "clap", "question"];
-/** Names that begin like this, with their pictures. */
+/** Names with this prefix, and their emoji. */
 export const emojiLike = (start) => Object.entries(EMOJI).filter(([name]) => name.startsWith(start));

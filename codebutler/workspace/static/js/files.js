@@ -4,7 +4,7 @@ import { dialog, button, icon, tag } from "./dom.js";
 import { size } from "./text.js";
 import { notice, words } from "./words.js";
 
-// Drawn as pixels only; SVG could carry scripts and links.
+// Only pixel formats; SVG could contain scripts and links.
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const READABLE = /^(text\/|application\/(json|xml|x-sh|javascript|toml|yaml|sql))/;
 const READABLE_NAME = /\.(md|txt|log|py|js|ts|rs|go|c|h|cpp|java|rb|sh|toml|ya?ml|json|csv|diff|patch|sql|css|html)$/i;
@@ -16,7 +16,7 @@ export class Files {
     this.urls = new Map();
   }
 
-  /** What stands in a message for a file. */
+  /** A file's node in a message. */
   node(file) {
     if (file.mode === "tombstone") return tag("p", "note", "This file was deleted.");
     if (PICTURES.has(file.mimetype)) return this.#picture(file);
@@ -35,7 +35,7 @@ export class Files {
     return row;
   }
 
-  /** A picture is shown in place of its name; what the browser cannot show keeps the name. */
+  /** A picture is shown instead of its name; if the browser cannot show it, the name stays. */
   #picture(file) {
     const row = this.#row(file);
     const link = row.querySelector(".file");

@@ -1,4 +1,4 @@
-// What was said before: fetched a page at a time, the newest first, older ones when somebody looks for them.
+// Earlier messages: fetched a page at a time, newest first, older ones on demand.
 
 const PAGE = 100;
 const REPLIES = 500;
@@ -8,14 +8,15 @@ export class History {
   constructor(api, model) {
     this.api = api;
     this.model = model;
-    this.before = new Map(); // channel -> where the next older page begins; "" when there is none
+    this.before = new Map(); // channel -> where the next older page begins; "" if there is none
   }
 
   hasOlder(channel) {
     return Boolean(this.before.get(channel));
   }
 
-  /** The newest messages of a channel, and whether there is a gap to what was known: then older ones are forgotten. */
+  /** The newest messages of a channel, and whether there is a gap before the known ones: then older ones are dropped.
+   * */
   async newest(channel) {
     const known = this.model.roots(channel).at(-1)?.ts || "";
     const answer = await this.#page(channel, "");
@@ -28,7 +29,7 @@ export class History {
     }
   }
 
-  /** One page more; whether anything came. */
+  /** Fetch one more page; returns whether there was anything. */
   async older(channel) {
     if (!this.hasOlder(channel)) return false;
     const answer = await this.#page(channel, this.before.get(channel));

@@ -1,4 +1,4 @@
-// The app's home tab: what it has published for this person.
+// The app's home tab, as published for this person.
 
 import { reachable, tag } from "./dom.js";
 import { Form } from "./form.js";
@@ -13,14 +13,14 @@ export class Home {
     model.addEventListener("views", () => { if (model.atHome) this.#draw(); });
   }
 
-  /** The person looks at it: the app is told, and may publish something newer. */
+  /** The person opens it: the app is notified, and may publish a newer one. */
   async open() {
     this.shown = "";
     this.#draw();
     const since = this.model.viewChanges;
     try {
       const { home, channel } = await this.api.page("home", { tab: "home" });
-      // What the app has published meanwhile came over the stream, and is newer than this answer.
+      // A home that the app published meanwhile came over the stream, and is newer than this answer.
       if (this.model.viewChanges === since) this.model.home = home;
       this.#draw();
       return channel;

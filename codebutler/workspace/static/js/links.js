@@ -1,20 +1,20 @@
-// Addresses that stand bare in a text.
+// Bare addresses in a text.
 
 const BARE = /https?:\/\/(?:(?!&[lg]t;)[^\s<>])*(?:(?!&[lg]t;)[^\s<>.,;:!?'")\]])/;
 const SPLIT = new RegExp(`(${BARE.source})`);
 
-/** The pattern of a bare address, for a larger one: its end is not the sentence's full stop. */
+/** A bare address, as part of a larger pattern: it does not end with the sentence's full stop. */
 export const BARE_SOURCE = BARE.source;
 
-/** Have a link open beside the page and tell nobody where it was. */
+/** Make a link open in a new tab, without a referrer. */
 export const beside = (anchor) => Object.assign(anchor, { target: "_blank", rel: "noopener noreferrer" });
 
-/** A link that does so. */
+/** Such a link. */
 export function link(text, address) {
   return beside(Object.assign(document.createElement("a"), { textContent: text, href: address }));
 }
 
-/** Make the bare addresses under a node links. */
+/** Turn the bare addresses below a node into links. */
 export function linkBare(root) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   const found = [];

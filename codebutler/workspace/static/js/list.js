@@ -1,5 +1,5 @@
-// A list of messages that follows the model: draws what is missing, replaces what changed, keeps to the bottom.
-// Only the newest are in the document, and older ones once somebody looks for them: a channel may hold thousands.
+// A list of messages that follows the model: adds new ones, replaces changed ones, stays at the bottom. Only the newest
+// are in the document, and older ones on demand: a channel may have thousands.
 
 import { reachable, tag } from "./dom.js";
 import { day } from "./text.js";
@@ -11,7 +11,7 @@ const QUIET_MS = 500;
 const ONE_BREATH_S = 300;
 const WINDOW = 200;
 const MORE = 100;
-// What comes within one frame is drawn at once; beyond so many changes the whole list is drawn anew.
+// Changes within one frame are drawn together; if there are more than this, the whole list is redrawn.
 const FRAME_MS = 16;
 const MANY = 40;
 
@@ -20,8 +20,8 @@ export class MessageList {
   #timer = 0;
   #size = WINDOW;
 
-  /** `select` gives the messages there are; `inThread` as in MessageView; `atTop` is called when all that are known
-   * are drawn and somebody looks for older ones. */
+  /** `select` returns the known messages; `inThread` as in MessageView; `atTop` is called when all of them are drawn
+   * and somebody scrolls up for older ones. */
   constructor(root, view, select, inThread, atTop = () => undefined) {
     this.root = root;
     this.view = view;
@@ -38,8 +38,8 @@ export class MessageList {
     new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
-  /** Draw everything anew and show the newest; `unreadSince` is the ts of the first message not seen yet. With
-   * `upTo` that message is drawn, too, however old it is. */
+  /** Redraw everything and show the newest; `unreadSince` is the ts of the first unread message. With `upTo` that
+   * message is drawn, too, however old it is. */
   draw(empty, unreadSince = "", upTo = "") {
     this.unreadSince = unreadSince;
     const wanted = upTo ? this.select().filter(({ ts }) => ts >= upTo).length : 0;
@@ -48,7 +48,7 @@ export class MessageList {
     this.#toBottom();
   }
 
-  /** Draw older messages above what is seen, which stays where it is. */
+  /** Draw older messages above the visible ones, which stay in place. */
   drawAbove() {
     this.#size = this.root.querySelectorAll(":scope > .message").length + MORE;
     const below = this.root.scrollHeight - this.root.scrollTop;
@@ -56,7 +56,7 @@ export class MessageList {
     this.root.scrollTop = this.root.scrollHeight - below;
   }
 
-  /** One message came, changed or went; `show` it even to somebody who has scrolled up. */
+  /** A message was added, changed or removed; `show` it even if the person has scrolled up. */
   refresh(ts, show = false) {
     this.#changed.set(ts, show || this.#changed.get(ts));
     this.#timer ||= setTimeout(() => this.#flush(), FRAME_MS);
@@ -75,7 +75,7 @@ export class MessageList {
     return this.inThread && newest.length < all.length ? [all[0], ...newest] : newest;
   }
 
-  /** What comes is read aloud, but not a whole list that is drawn anew. */
+  /** New messages are read aloud, but not a redrawn list. */
   #fill(empty) {
     this.#changed.clear();
     this.root.setAttribute("aria-live", "off");
@@ -97,7 +97,7 @@ export class MessageList {
     this.#group();
   }
 
-  /** Draw what has changed; whoever reads something older goes on reading it where it is. */
+  /** Draw the changes; older messages that a person is reading stay in place. */
   #flush() {
     this.#timer = 0;
     const changed = [...this.#changed].sort();
@@ -127,7 +127,7 @@ export class MessageList {
     this.#group();
   }
 
-  /** Nobody looks at what is far above the bottom. */
+  /** Remove messages far above the bottom, which nobody looks at. */
   #trim() {
     const drawn = this.root.querySelectorAll(":scope > .message").length;
     if (drawn < WINDOW + MORE || this.root.contains(document.activeElement)) return;
@@ -135,7 +135,7 @@ export class MessageList {
     this.#fill(null);
   }
 
-  /** A way back to what is seen now: the first message in view stays where it is. */
+  /** Returns a function that restores the scroll position: the first visible message stays in place. */
   #place() {
     const { top } = this.root.getBoundingClientRect();
     const first = this.atBottom ? null : [...this.root.children].find((child) => child.dataset.ts && child.getBoundingClientRect().bottom > top);
@@ -146,7 +146,7 @@ export class MessageList {
     };
   }
 
-  /** Between what began a thread and its answers stands how many there are. */
+  /** The number of replies, between a thread's first message and its replies. */
   #countReplies() {
     if (!this.inThread) return;
     this.root.querySelector(".divider.count")?.remove();
@@ -154,7 +154,7 @@ export class MessageList {
     if (count > 0) this.root.querySelector(".message").after(divider(count === 1 ? "1 reply" : `${count} replies`, "count"));
   }
 
-  /** Who goes on speaking is not named again. */
+  /** Consecutive messages of one author do not repeat the name. */
   #group() {
     let before = null;
     for (const item of this.root.children) {
@@ -164,7 +164,7 @@ export class MessageList {
     }
   }
 
-  /** Bring a message into view and make it stand out. */
+  /** Scroll to a message and highlight it. */
   reveal(ts) {
     const item = this.root.querySelector(`[data-ts="${CSS.escape(ts)}"]`);
     if (!item) return;
@@ -173,7 +173,7 @@ export class MessageList {
     setTimeout(() => item.classList.remove("found"), 2500);
   }
 
-  /** Whoever has the focus in a message keeps it when the message is drawn again. */
+  /** The focus in a message survives a redraw of the message. */
   #replace(old, message) {
     const focused = old.contains(document.activeElement) ? document.activeElement : null;
     const item = this.view.item(message, this.inThread);
@@ -185,7 +185,7 @@ export class MessageList {
     (again || item).focus({ preventScroll: true });
   }
 
-  /** Most come last; a new day is told before its first message. */
+  /** Insert a message, usually at the end; a new day gets a heading before its first message. */
   #insert(message) {
     this.root.querySelector(".empty")?.remove();
     const item = this.view.item(message, this.inThread);
@@ -200,7 +200,7 @@ export class MessageList {
     return this.root.scrollHeight - this.root.scrollTop - this.root.clientHeight < NEAR_BOTTOM_PX;
   }
 
-  /** Whoever looks at the newest goes on looking at it, also when the list shrinks below a growing composer. */
+  /** At the bottom, the view stays there, even if the list shrinks because the composer grows. */
   #follow() {
     if (this.atBottom) this.#toBottom();
   }

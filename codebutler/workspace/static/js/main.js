@@ -50,15 +50,15 @@ function compose(api, model) {
   });
 }
 
-/** To the next channel of the list, up or down. */
+/** Go to the next channel of the list, up or down. */
 function step(model, by) {
   const known = [...model.channels.values()].filter((channel) => !channel.is_im && !channel.is_archived).map(({ id }) => id);
   const at = known.indexOf(model.channel);
   if (known.length) model.openChannel(known[(at + by + known.length) % known.length]);
 }
 
-/** The token comes in the address once, then lives in this tab only. One that opens nothing takes no other's place:
- * anybody can make a link. */
+/** The token comes in the address once, and is then kept in this tab only. An invalid token does not replace a valid
+ * one, since anybody can make a link. */
 async function enter() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) history.replaceState(null, "", location.pathname);

@@ -12,22 +12,22 @@ import { notice, words } from "./words.js";
 const NOTES = new Set(["channel_join", "channel_leave", "channel_name", "channel_topic", "channel_purpose", "channel_archive", "channel_unarchive"]);
 
 export class MessageView {
-  /** `parts` draws: {blocks, files}. `actions.edit(message, inThread)` and `actions.remove(message, inThread)`
-   * are what a person may do with their own. */
+  /** `parts` render {blocks, files}. `actions.edit(message, inThread)` and `actions.remove(message, inThread)` are the
+   * actions for a person's own messages. */
   constructor(api, model, parts, actions) {
     Object.assign(this, { api, model, parts });
     this.forms = new Map();
     this.tools = new MessageTools(api, model, { ...actions, react: (message, name) => this.#react(message, name, false) });
   }
 
-  /** A fresh list item for the message; `inThread` hides the way into the thread. */
+  /** A new list item for the message; `inThread` hides the link to the thread. */
   item(message, inThread) {
     const item = tag("li", "message");
     item.dataset.ts = message.ts;
     item.tabIndex = -1;
     if (NOTES.has(message.subtype)) return this.#note(item, message);
     item.dataset.author = message.user;
-    // What says something of its own in its first line always shows it.
+    // Edited and ephemeral messages say so in their first line, so it is always shown.
     if (message.edited || message.is_ephemeral) item.dataset.named = "";
     if (message.is_ephemeral) item.classList.add("whisper");
     item.append(this.#avatar(message), this.#byline(message), this.#body(message));
@@ -38,7 +38,7 @@ export class MessageView {
     return item;
   }
 
-  /** Something that happened to the channel: one quiet line. */
+  /** An event of the channel, as one quiet line. */
   #note(item, message) {
     item.classList.add("event");
     item.append(tag("div", "body", ...this.parts.blocks.mrkdwn(message.text || "")), this.#time(message));
@@ -95,7 +95,7 @@ export class MessageView {
     return box;
   }
 
-  /** What was chosen in a message outlives its being drawn again. */
+  /** The choices in a message survive a redraw. */
   #form({ channel, ts }) {
     const key = `${channel}:${ts}`;
     if (!this.forms.has(key)) this.forms.set(key, new Form({ channel, message_ts: ts }));
@@ -135,7 +135,7 @@ export class MessageView {
   }
 }
 
-/** The first letter of a name on a colour of its own; the app has its picture. */
+/** The first letter of a name on its own colour; the app has a picture. */
 export function avatar(name, isApp) {
   const picture = tag("span", isApp ? "avatar bot" : "avatar", isApp ? "" : name.slice(0, 1).toUpperCase());
   const hue = [...name].reduce((sum, letter) => sum + letter.codePointAt(0), 0) % 6;

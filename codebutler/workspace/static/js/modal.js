@@ -1,4 +1,4 @@
-// The app's modals, one over another: only the uppermost is shown. What was typed stays until it was accepted.
+// The app's modals, stacked: only the top one is shown. Typed text stays until it is accepted.
 
 import { button, icon, reachable, tag, uniqueId } from "./dom.js";
 import { plain } from "./elements.js";
@@ -12,14 +12,14 @@ export class Modals {
     this.forms = new Map();
     this.shown = "";
     this.problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
-    // Escape leaves the uppermost view, as its own button does.
+    // Escape closes the top view, as its own button does.
     this.box.addEventListener("cancel", (event) => { event.preventDefault(); this.#leave(false); });
     this.box.addEventListener("grown", ({ target }) => reachable(target));
     document.body.append(this.box);
     model.addEventListener("views", () => this.draw());
   }
 
-  /** Show what is uppermost now, or nothing. */
+  /** Show the top view, or nothing. */
   draw() {
     const view = this.model.modals.at(-1);
     if (!view) return this.#hide();
@@ -75,7 +75,7 @@ export class Modals {
     }
   }
 
-  /** Say at each field what is wrong with it. */
+  /** Show the errors at their fields. */
   #mark(errors) {
     this.body.querySelectorAll(".field-error").forEach((old) => old.remove());
     this.body.querySelectorAll("[aria-invalid]").forEach((control) => control.removeAttribute("aria-invalid"));

@@ -1,4 +1,4 @@
-// What the page knows: channels, their messages, their threads, modals. Events change it; views listen.
+// The page's data: channels, their messages, their threads, modals. Events change it; views listen.
 
 const isReply = (message) => message.thread_ts && message.thread_ts !== message.ts;
 
@@ -27,7 +27,7 @@ export class Model extends EventTarget {
     return this.users.get(id)?.name || id;
   }
 
-  /** How a conversation is called; `mark` puts the # before a channel. */
+  /** A conversation's name; `mark` adds the # of a channel. */
   channelName(id, mark = "") {
     const channel = this.channels.get(id);
     return channel.is_im ? this.userName(channel.user) : `${mark}${channel.name}`;
@@ -66,11 +66,11 @@ export class Model extends EventTarget {
 
   put(channel, message) {
     const { reactions, reply_count } = this.of(channel).get(message.ts) || {};
-    // What the new version leaves out is gone (an edit without blocks removes them); these two are not content.
+    // Fields that the new version lacks are removed (an edit without blocks removes them); these two are not content.
     this.of(channel).set(message.ts, { reactions, reply_count, ...message, channel, changed: this.changes });
   }
 
-  /** A message as it was fetched after change number `since`; what the stream has told later wins. */
+  /** A message as it was fetched after change number `since`; later events of the stream win. */
   fetched(channel, message, since) {
     if ((this.of(channel).get(message.ts)?.changed ?? -1) <= since) this.put(channel, message);
   }
@@ -81,12 +81,12 @@ export class Model extends EventTarget {
     this.#changed("message", { channel, ts, root: gone?.thread_ts });
   }
 
-  /** There is a gap before `ts`: what is older is fetched again when somebody looks for it. */
+  /** There is a gap before `ts`: older messages are fetched again on demand. */
   forgetBefore(channel, ts) {
     for (const [known, message] of this.of(channel)) if (known < ts && !isReply(message)) this.of(channel).delete(known);
   }
 
-  /** Everything but messages, as the workspace tells it anew. */
+  /** Replace everything but messages by the workspace's new data. */
   refresh(boot) {
     boot.users.forEach((user) => this.users.set(user.id, user));
     boot.channels.forEach((channel) => this.channels.set(channel.id, channel));
@@ -96,7 +96,7 @@ export class Model extends EventTarget {
     this.#changed("channels");
   }
 
-  /** Take one event of the stream in and tell the views what it touches. */
+  /** Apply an event of the stream, and tell the views what it changes. */
   apply(event) {
     this.changes += 1;
     switch (event.type) {
@@ -148,7 +148,7 @@ export class Model extends EventTarget {
     else this.unread.delete(channel);
   }
 
-  /** The ts of the newest message known of a channel. */
+  /** The ts of the newest known message of a channel. */
   newest(channel) {
     return [...this.of(channel).keys()].reduce((newest, ts) => (ts > newest ? ts : newest), "");
   }

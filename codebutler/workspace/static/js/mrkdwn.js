@@ -67,5 +67,5 @@ export function mrkdwn(text, names, places = () => "") {
   });
 }
 
-/** Whether a text is a few pictures and nothing else: those are shown large. */
+/** Whether a text is only a few emoji: those are shown large. */
 export const isPicturesOnly = (text) => text.length < 60 && PICTURES_ONLY.test(text) && [...text.matchAll(/:([a-z0-9_+-]+):/g)].every(([, name]) => isEmoji(name));

@@ -1,6 +1,6 @@
-// Messages that could not be sent because the workspace did not answer: kept in their order, tried again by
-// themselves, shown above the box until they are out. Each has an id by which the workspace knows it again, so that
-// one whose answer was lost is not posted twice.
+// Messages that could not be sent because the workspace did not answer: kept in order, retried automatically, and shown
+// above the composer until they are sent. The workspace recognizes each by its id, so that one whose answer was lost is
+// not posted twice.
 
 import { button, tag } from "./dom.js";
 import { placeOf } from "./drafts.js";
@@ -9,14 +9,14 @@ import { words } from "./words.js";
 const AGAIN_MS = 4000;
 const STORE = "unsent";
 
-/** Whether nobody answered, as opposed to a refusal. */
+/** Whether there was no answer, as opposed to a refusal. */
 export const isSilence = (error) => error instanceof TypeError || error.name === "TimeoutError" || error.name === "AbortError";
 
 export class Outbox extends EventTarget {
   #busy = false;
 
-  /** `post` sends one message {id, channel, thread, text}. `key` is of this start of the workspace: what was
-   * meant for an earlier one becomes a draft. */
+  /** `post` sends one message {id, channel, thread, text}. `key` identifies this start of the workspace: messages for
+   * an earlier one become drafts. */
   constructor(post, drafts, key) {
     super();
     Object.assign(this, { post, drafts, key, waiting: [] });
@@ -28,7 +28,7 @@ export class Outbox extends EventTarget {
     addEventListener("online", () => this.flush());
   }
 
-  /** Send it now or, if nobody answers or others wait before it, later. Throws what the workspace refuses with. */
+  /** Send it now or, if there is no answer or others wait before it, later. Throws the workspace's refusal. */
   async send(message) {
     if (this.waiting.length) return this.#keep(message);
     try {
@@ -39,7 +39,7 @@ export class Outbox extends EventTarget {
     }
   }
 
-  /** Try what waits, the oldest first, until nobody answers. */
+  /** Retry the waiting messages, oldest first, until there is no answer. */
   async flush() {
     if (this.#busy) return;
     this.#busy = true;
@@ -50,7 +50,7 @@ export class Outbox extends EventTarget {
     }
   }
 
-  /** What waits in a channel or thread, as a list that is empty when nothing does. */
+  /** The waiting messages of a channel or thread, as a list. */
   list(place) {
     const here = this.waiting.filter(({ channel, thread }) => placeOf(channel, thread) === place);
     return here.map((message) => {
@@ -95,7 +95,7 @@ export class Outbox extends EventTarget {
     try {
       sessionStorage.setItem(STORE, JSON.stringify({ key: this.key, messages: this.waiting }));
     } catch {
-      // A full store keeps nothing; the page still does.
+      // If storage is full, only the page keeps them.
     }
     this.dispatchEvent(new Event("changed"));
   }

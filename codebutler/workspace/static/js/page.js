@@ -1,4 +1,4 @@
-// The conversation on the page: a channel, a thread beside it, or the app's home; what is written and what comes.
+// The conversation on the page: a channel, a thread beside it, or the app's home; sending, and new messages.
 
 import { Blocks } from "./blocks.js";
 import { Composer } from "./composer.js";
@@ -71,7 +71,7 @@ export class Page {
     this.modals.draw();
   }
 
-  /** The workspace answers again. */
+  /** The workspace is reachable again. */
   connected() {
     this.outbox.flush();
   }
@@ -82,7 +82,7 @@ export class Page {
     return this.model.atHome ? this.home.open() : this.#load();
   }
 
-  /** To a place of the switcher. */
+  /** Go to a place of the switcher. */
   async go({ channel, home, user, shortcut, ts, thread }) {
     if (shortcut) return this.api.page("shortcut", { callback_id: shortcut });
     if (home) return this.model.openHome();
@@ -107,7 +107,7 @@ export class Page {
     }
   }
 
-  /** Put the cursor where the person writes. */
+  /** Focus the composer. */
   write() {
     if (!this.model.atHome) this.#composer(this.model.thread).focus();
   }
@@ -127,7 +127,7 @@ export class Page {
     return answer;
   }
 
-  /** A command that an app has; any other text with a stroke before it is a message. */
+  /** A command of the app; any other text that begins with a slash is a message. */
   #slash(text) {
     const [, command, rest] = text.match(/^(\/\S+)(?:\s+([\s\S]*))?$/) || [];
     return this.model.offers.commands.some((known) => known.command === command) && { command, text: rest || "" };
@@ -173,7 +173,7 @@ export class Page {
     if (isNew && !mine && root && (root === this.said || (!thread && this.model.of(channel).get(root)?.user === this.model.me.id))) this.#offerThread(root);
   }
 
-  /** A direct conversation that somebody else began. */
+  /** A direct conversation that somebody else started. */
   async #meet(channel) {
     const told = await this.api.call("conversations.info", { channel }).catch(() => null);
     if (told) this.model.addChannel(told.channel);
@@ -197,7 +197,7 @@ export class Page {
     if (channel === this.model.channel) this.#title();
   }
 
-  /** The first answer to one's own message opens its thread, where there is room for it and nobody is just writing. */
+  /** The first answer to one's own message opens its thread, if there is room and nobody is writing. */
   #offerThread(root) {
     if (root === this.said) this.said = null;
     const idle = this.channelComposer.isIdle && this.threadComposer.isIdle && !document.querySelector("dialog[open]");
@@ -224,7 +224,7 @@ export class Page {
     for (const composer of [this.channelComposer, this.threadComposer]) composer.allow(!isArchived, "This channel is archived.");
     this.#showStatus();
     await this.#load();
-    // Whoever has gone on meanwhile has the focus elsewhere.
+    // If the person has moved on meanwhile, the focus is elsewhere.
     if (channel !== model.channel || thread !== model.thread || model.atHome) return;
     const isBusy = this.channelComposer.isInUse || document.querySelector("dialog[open]");
     if (!isBusy) this.#composer(thread).focus();

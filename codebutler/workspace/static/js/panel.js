@@ -1,4 +1,4 @@
-// The fault panel: what can go wrong between an app and Slack, on order.
+// The fault panel: injects the faults that can happen between an app and Slack.
 
 import { button, dialog, field, tag } from "./dom.js";
 import { notice, words } from "./words.js";
@@ -24,13 +24,13 @@ const KINDS = [
 const TIMED = ["rate_limit", "delay"];
 const METHODS = ["*", "chat.postMessage", "chat.update", "chat.delete", "reactions.add", "conversations.history", "conversations.replies", "apps.connections.open", "views.open", "files.upload", "files.download"];
 
-/** Open the panel; it follows what happens while it is open. */
+/** Open the panel; it shows the current state while it is open. */
 export function openPanel(api) {
   const figures = tag("dl", "figures");
   const pending = tag("ul", "pending");
   const enforced = Object.assign(tag("input", ""), { type: "checkbox" });
   let acts = 0;
-  // What was asked before the person did something is old news when it comes after it.
+  // An answer to a request from before the person's action is outdated.
   const look = async (asked = acts) => {
     const state = await api.page("faults", undefined, "GET");
     if (asked === acts) draw(state, figures, pending, enforced);

@@ -1,10 +1,10 @@
-// Who the page acts as: the owner, somebody else, or another bot, to see what the app makes of each.
+// The user that the page acts as: the owner, somebody else, or another bot, to see how the app treats each.
 
 import { button, dialog, field, tag } from "./dom.js";
 import { avatar } from "./message.js";
 import { words } from "./words.js";
 
-/** Ask who to be. The owner's key is kept in this tab, for the way back. */
+/** Ask whom to act as. The owner's token is kept in this tab, for switching back. */
 export function choosePerson(api, model) {
   const owner = sessionStorage.getItem("owner");
   const problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
@@ -21,7 +21,7 @@ export function choosePerson(api, model) {
     }
   }
 
-  /** Only the owner's key opens another's; whoever came as somebody else goes through the owner. */
+  /** Only the owner's token gives access to another's: switching between others goes through the owner. */
   async function tokenOf(user) {
     if (model.isOwner) sessionStorage.setItem("owner", api.token);
     else if (!owner) throw new Error("not_allowed");

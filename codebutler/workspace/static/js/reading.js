@@ -1,4 +1,4 @@
-// What is on the screen has been read: the workspace is told, so that other tabs and the next load know it too.
+// Messages on the screen have been read: the workspace is notified, so that other tabs and the next load know it.
 
 const QUIET_MS = 400;
 
@@ -24,7 +24,7 @@ export class Reading {
     const ts = this.model.newest(channel);
     if (!ts || ts <= (this.#told.get(channel) || "")) return;
     this.#told.set(channel, ts);
-    // Nothing is lost where this fails: the next message or look tells it again.
+    // A failure loses nothing: the next message or view reports it again.
     this.api.call("conversations.mark", { channel, ts }).catch(() => this.#told.delete(channel));
   }
 }

@@ -1,11 +1,12 @@
-// A voice message from the microphone: one press starts, the next one sends. Slack's own clips have such names.
+// A voice message from the microphone: one press starts, the next one sends. The file names are like those of Slack's
+// own clips.
 
 import { icon } from "./dom.js";
 
 export class Recorder {
   #recording = null;
 
-  /** `done` takes the clip as a File, `failed` a sentence. The button is hidden where nothing can be recorded. */
+  /** `done` gets the clip as a File, `failed` an error text. The button is hidden if recording is impossible. */
   constructor(done, failed) {
     this.done = done;
     this.failed = failed;
@@ -15,7 +16,7 @@ export class Recorder {
     this.#show(false);
   }
 
-  /** Whether somebody is speaking. */
+  /** Whether it is recording. */
   get isOn() {
     return this.#recording !== null;
   }

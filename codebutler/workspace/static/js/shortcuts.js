@@ -1,4 +1,4 @@
-// The keys of the page, in one place: what they do and how they are called.
+// The keys of the page, in one place: what they do and how they are shown.
 
 import { dialog, tag } from "./dom.js";
 
@@ -26,7 +26,7 @@ export function showShortcuts() {
   ]))));
 }
 
-/** Call `actions` {jump, write, step, leave} for the page's keys; those of text boxes and dialogs stay theirs. */
+/** Call `actions` {jump, write, step, leave} for the page's keys; not while a text box or dialog uses them. */
 export function listen(actions) {
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input, textarea, select, [contenteditable]");

@@ -1,4 +1,4 @@
-// Where one can go: channels, people, the app's home; and who one is.
+// The sidebar: channels, people, the app's home; and the current user.
 
 import { button, icon, tag } from "./dom.js";
 import { avatar } from "./message.js";
@@ -12,7 +12,7 @@ export class Sidebar {
   constructor(model, create) {
     this.model = model;
     $("add-channel").addEventListener("click", create);
-    // What comes in one burst is drawn once.
+    // Several changes at once are drawn once.
     model.addEventListener("channels", () => { this.waiting ||= setTimeout(() => this.draw(), FRAME_MS); });
     model.addEventListener("navigation", () => this.show(false));
     $("menu").addEventListener("click", () => this.show(!this.isOpen));
@@ -23,7 +23,7 @@ export class Sidebar {
     return $("sidebar").classList.contains("open");
   }
 
-  /** On a phone it lies over the channel. */
+  /** On a phone it covers the channel. */
   show(open) {
     $("sidebar").classList.toggle("open", open);
     $("menu").setAttribute("aria-expanded", String(open));

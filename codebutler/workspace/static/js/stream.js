@@ -1,5 +1,5 @@
-// The live events of the workspace. The browser reconnects by itself and says where it left off; it gives up only
-// when the workspace refuses it, that is when another one, with other keys, has taken its place.
+// The live events of the workspace. The browser reconnects automatically and says where it left off; it gives up only
+// if the workspace refuses it, which means that another one with other tokens has replaced it.
 
 export function follow(url, { onEvent, onState, onReset }) {
   const source = new EventSource(url);

@@ -1,4 +1,4 @@
-// First messages to try: above the composer, each until it was sent, all until somebody hides them.
+// Suggested first messages above the composer: each until it is sent, all until somebody hides them.
 
 import { button, icon, tag } from "./dom.js";
 
@@ -12,7 +12,7 @@ export class Suggestions {
     this.say = say;
   }
 
-  /** Show those that are left for the channel that is open. */
+  /** Show the remaining ones for the open channel. */
   draw() {
     const left = this.#left();
     this.root.hidden = !left.length;

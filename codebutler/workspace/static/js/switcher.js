@@ -1,4 +1,4 @@
-// Ctrl+K: to a channel, a person or the app's home, or to a message by its words.
+// Ctrl+K: go to a channel, a person or the app's home, or to a message by its words.
 
 import { tag, uniqueId } from "./dom.js";
 import { day, time, typed } from "./text.js";

@@ -1,15 +1,15 @@
-// What a person types is text: Slack's three control characters travel escaped.
+// Typed text is plain text: Slack's three control characters are sent escaped.
 
 export const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 export const unescape = (text) => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
 
-/** A text of the workspace as somebody would type it: addresses travel enclosed. */
+/** A text of the workspace as a person would type it, without the brackets around addresses. */
 export const typed = (text) => unescape(text.replace(/<(https?:[^|>]+)(?:\|[^>]*)?>/g, "$1"));
 
 /** The time of day of a message. */
 export const time = (ts) => new Date(Number(ts) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
-/** The day of a message, as people say it. */
+/** The day of a message in words. */
 export function day(ts) {
   const date = new Date(Number(ts) * 1000);
   const today = new Date();

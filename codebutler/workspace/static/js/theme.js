@@ -1,4 +1,4 @@
-// Light, dark, or as the system says; kept for this browser.
+// Light, dark, or the system's theme; stored in this browser.
 
 const ORDER = ["", "light", "dark"];
 
@@ -6,7 +6,7 @@ export function applyTheme(theme = localStorage.getItem("theme") || "") {
   document.documentElement.dataset.theme = theme;
 }
 
-/** From the system's to light, to dark, and round again. */
+/** Switch from the system's theme to light, to dark, and back. */
 export function nextTheme() {
   const theme = ORDER[(ORDER.indexOf(localStorage.getItem("theme") || "") + 1) % ORDER.length];
   localStorage.setItem("theme", theme);

@@ -1,4 +1,4 @@
-// What a person may do with a message: a row of buttons beside it or, under a finger, a sheet at the lower edge.
+// The actions for a message: a row of buttons beside it or, on a touch screen, a sheet at the bottom.
 
 import { button, icon, tag } from "./dom.js";
 import { REACTIONS, emoji } from "./emoji.js";
@@ -56,7 +56,7 @@ export class MessageTools {
     this.#menu(opener, "menu sheet", "What to do with this message", [tag("div", "quick", ...this.#reactions(message, QUICK)), ...rows]);
   }
 
-  /** What the app offers to do with any message. */
+  /** The app's shortcuts for messages. */
   #shortcuts(message, opener, shortcuts) {
     this.#menu(opener, "menu", "Shortcuts", shortcuts.map((one) => button(one.name, "", () => this.#use(message, one))));
   }
@@ -74,7 +74,7 @@ export class MessageTools {
     menu.popover = "auto";
     menu.setAttribute("role", "group");
     menu.setAttribute("aria-label", label);
-    // It closes before what was chosen opens something of its own.
+    // It closes before the chosen action opens something else.
     menu.addEventListener("click", ({ target }) => { if (target.closest("button")) menu.hidePopover(); }, { capture: true });
     menu.addEventListener("toggle", ({ newState }) => { if (newState === "closed") menu.remove(); });
     opener.closest("main, aside").append(menu);
@@ -84,7 +84,7 @@ export class MessageTools {
   }
 }
 
-/** Below what opened it, or above where there is no room. */
+/** Place it below its opener, or above if there is no room. */
 function place(menu, opener) {
   const { right, bottom, top } = opener.getBoundingClientRect();
   const above = bottom + menu.offsetHeight + 8 > innerHeight;

@@ -1,18 +1,18 @@
-// From message to message by the keys. What belongs to a message alone is reached by Tab only from that message:
-// nobody has to pass a hundred buttons on the way to the box where one writes.
+// Moves between messages with the keyboard. Tab reaches a message's controls only from that message, so that nobody has
+// to pass a hundred buttons on the way to the composer.
 
 const ROVING = ".tools button, .reactions button, .replies, .byline button";
 const KEYS = { r: "react", t: "reply", ArrowRight: "reply", e: "edit", Delete: "remove" };
 
 const messageOf = (node) => node.closest?.(".message");
 
-/** Take a message and its own controls out of the way of Tab, or let it come to them. */
+/** Remove a message and its controls from the Tab order, or add them to it. */
 export function rove(item, isReachable = false) {
   item.tabIndex = isReachable ? 0 : -1;
   for (const control of item.querySelectorAll(ROVING)) control.tabIndex = isReachable ? 0 : -1;
 }
 
-/** Let the arrows walk through a list of messages, and single keys do something with the one that has the focus. */
+/** Arrow keys move through a list of messages; single keys act on the focused one. */
 export function walkable(root) {
   root.addEventListener("focusin", ({ target }) => { if (messageOf(target)) rove(messageOf(target), true); });
   root.addEventListener("focusout", ({ target, relatedTarget }) => {

@@ -1,4 +1,4 @@
-// What went wrong, in words a person can do something with. The code of the workspace stands in brackets.
+// Errors in words that help a person. The workspace's error code is in brackets.
 
 const WORDS = {
   operation_timeout: "The app did not answer within 3 seconds. Is it running? Try again.",
@@ -22,7 +22,7 @@ const WORDS = {
   too_many_emoji: "No more reactions fit under this message.",
 };
 
-/** A sentence for an error of the Api; `withCode` adds the workspace's own word for it. */
+/** A sentence for an error of the Api; `withCode` adds the workspace's error code. */
 export function words(error, withCode = true) {
   const code = error.message;
   if (error instanceof TypeError) return "The workspace cannot be reached. Is it still running?";
@@ -32,7 +32,7 @@ export function words(error, withCode = true) {
   return withCode ? `${WORDS[code]} (${code})` : WORDS[code];
 }
 
-/** Say something that needs no answer, where it is seen and read aloud; it goes by itself. */
+/** Show a note that needs no answer; it is read aloud, and disappears after a while. */
 export function notice(text, isError = true) {
   const place = document.getElementById("notices");
   const item = Object.assign(document.createElement("p"), { textContent: text, className: isError ? "notice error" : "notice" });

@@ -14,7 +14,7 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("channels", sa.Column("floor_ts", sa.Text, nullable=False, server_default=sa.text("''")))
     op.add_column("channels", sa.Column("gap_ts", sa.Text))
-    # What was said before is not remembered, so it must not be taken for new.
+    # Earlier messages were not recorded, so they must not be taken for new ones.
     op.execute("UPDATE channels SET floor_ts = newest_ts")
     op.create_table(
         "recent",

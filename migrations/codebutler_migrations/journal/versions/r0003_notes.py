@@ -1,4 +1,4 @@
-"""What the supervisor notes for its next life: a few named values."""
+"""Notes of the supervisor for its next start: a few named values."""
 
 from __future__ import annotations
 

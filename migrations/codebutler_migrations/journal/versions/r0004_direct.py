@@ -1,4 +1,4 @@
-"""What was said in a direct conversation, and the channel whose repository it belongs to."""
+"""Messages of direct conversations, and the channel whose repository each belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What was seen lately, by the first message of its thread: the oldest thread is found without reading all."""
+"""Recent messages by the first message of their thread, so that the oldest thread is found without reading all of
+them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Times are kept as seconds, and events say when they happened, in which order and whether directly to us.
+"""Stores times as seconds; events say when they happened, in which order, and whether in a direct conversation.
 
-Until now all of that was read in Slack's ids wherever it was needed: here they are read for the last time.
+Until now all of that was read from Slack's IDs wherever it was needed: this migration reads them for the last time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
-# Of each kind of event that was written: where it says when.
+# For each kind of stored event: the field with its time.
 WRITTEN = {"message": "ts", "edit": "edited_ts", "delete": "ts"}
 
 
@@ -51,7 +51,7 @@ def downgrade() -> None:
         "channel, ts, root_ts, user, taken",
     )
     op.create_index("ix_recent_root", "recent", ["channel", "root_ts", "ts"])
-    # What events say beyond what an older version asks does not trouble it.
+    # An older version ignores the additional fields.
     op.execute("UPDATE entries SET event = of_slack(event) WHERE event IS NOT NULL")
 
 
@@ -86,7 +86,7 @@ def ts_at(moment_s: float | None) -> str | None:
 
 
 def with_facts(event: str) -> str:
-    """A waiting event with what it has not said yet; one that nobody can read stays as it is."""
+    """A waiting event with the fields that it lacks; an unreadable one stays as it is."""
     try:
         said = json.loads(event)
         kind, channel = said["kind"], said["channel"]
@@ -102,7 +102,7 @@ def with_facts(event: str) -> str:
 
 
 def of_slack(event: str) -> str:
-    """An event as an older version reads it: there is one chat for that."""
+    """An event as an older version reads it, which knows Slack only."""
     return event.replace('"origin":"chat"', '"origin":"slack"').replace(
         '"origin": "chat"', '"origin": "slack"'
     )

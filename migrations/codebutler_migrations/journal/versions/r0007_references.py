@@ -1,4 +1,4 @@
-"""Events and what is remembered of channels name messages by what they are, not by Slack's word for its ids."""
+"""Renames the fields for messages in events and in channels' records: neutral names instead of Slack's ``ts``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = {
 }
 CLIPS = (('"subtype":"slack_audio"', '"is_voice":true'), ('"subtype": "slack_audio"', '"is_voice": true'))
 TIMERS = ('"thread_ts":', '"thread":')
-"""No JSON text holds such quotes: inside one they are escaped."""
+"""No text in JSON contains such quotes: they would be escaped."""
 
 
 def upgrade() -> None:

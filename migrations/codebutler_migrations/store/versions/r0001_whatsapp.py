@@ -1,7 +1,7 @@
-"""The WhatsApp era's tables, as its program made them.
+"""The WhatsApp era's tables, as that program created them.
 
-A file of that era is unversioned and has them already, maybe from a release that lacked a table or one of the
-optional columns: what is there stays, what is missing is added.
+A file of that era is unversioned and has them already, maybe from a release that lacked a table or one of the optional
+columns: existing ones stay, missing ones are added.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Threads, turns, the inbox's keys, the outbox and approvals; what a message belongs to.
+"""Threads, turns, the inbox's keys, the outbox and approvals; a message's thread and turn.
 
-Going back drops the new tables and columns; the rows and columns of the older revision stay as they are.
+Downgrading drops the new tables and columns; the rows and columns of the older revision stay as they are.
 """
 
 from __future__ import annotations

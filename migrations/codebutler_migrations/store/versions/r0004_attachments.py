@@ -1,6 +1,6 @@
-"""What was attached to a message: the files a turn needs before it starts.
+"""Attachments of messages: the files that a turn needs before it starts.
 
-Going back forgets which files belonged to which message; the files themselves stay.
+Downgrading loses which files belonged to which message; the files themselves stay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Several people may have to allow one call, for a session too; and a turn counts how often its agent's service
-sent it away.
+"""Several people may have to allow one call, also for a session; and a turn counts how often its agent's service
+refused it.
 
-Going back forgets who had allowed what for a session, and votes that did not decide anything yet.
+Downgrading loses permissions for a session, and votes that have not decided anything yet.
 """
 
 from __future__ import annotations

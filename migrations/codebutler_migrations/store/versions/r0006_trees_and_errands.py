@@ -1,6 +1,6 @@
-"""What the working tree was before and after a turn, so that it can be undone; and commands that take a moment.
+"""Snapshots of the working tree before and after a turn, so that it can be undone; and deferred commands.
 
-Going back forgets both: a turn of before can no longer be undone, and a command under way goes unanswered.
+Downgrading loses both: earlier turns can no longer be undone, and commands in progress stay unanswered.
 """
 
 from __future__ import annotations

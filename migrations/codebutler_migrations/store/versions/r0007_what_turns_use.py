@@ -1,6 +1,6 @@
-"""What budgets count: how long a turn's agent worked, and which job began it.
+"""The data for budgets: how long a turn's agent worked, and which job started it.
 
-Going back forgets both: the time that was used today counts as none.
+Downgrading loses both: today's working time counts as zero.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where what is remembered comes from, what may be undone of it, how far conversations were gone over, and facts.
+"""The memory: the origin of each line, changes that can be undone, how far conversations were reviewed, and facts.
 
-Going back forgets all of that; ``memory.md`` itself stays as it is.
+Downgrading loses all of that; ``memory.md`` itself stays as it is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a model used outside of turns, so that it is on the repository's budget.
+"""The use of model requests outside turns, so that it counts towards the repository's budget.
 
-Going back forgets it: it counts as nothing.
+Downgrading loses it: it no longer counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The plan with which a turn ended, for whoever goes on with the conversation.
+"""The plan at the end of a turn, for the agent that continues the conversation.
 
-Going back forgets it.
+Downgrading loses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A turn's operations and a conversation's approvals are found without reading those of all others."""
+"""Indexes for long histories: a turn's operations and a conversation's approvals are found without reading all
+others."""
 
 from __future__ import annotations
 

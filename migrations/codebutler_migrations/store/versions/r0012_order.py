@@ -1,4 +1,4 @@
-"""What a message sorts by among those of its channel, apart from what names it."""
+"""A separate column for the order of a message among those of its channel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("messages", sa.Column("order", sa.Text, nullable=False, server_default=sa.text("''")))
-    # Until now a message's own name was what it sorted by.
+    # Until now messages were sorted by their ref.
     op.execute("UPDATE messages SET \"order\" = coalesce(platform_msg_id, '')")
 
 

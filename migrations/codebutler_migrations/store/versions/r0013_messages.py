@@ -1,6 +1,6 @@
-"""What is to be said, as a message instead of a text with Slack's blocks: its words as plain text, its buttons.
+"""Pending posts become messages instead of texts with Slack's blocks: their text as plain text, and their buttons.
 
-Boxes to tick are not kept: whoever was asked answers in their own words. Going back keeps the words alone.
+Boxes to tick are lost: the person who was asked answers in their own words. Downgrading keeps only the text.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _message(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(mrkdwn: str) -> str:
-    """Words as people read them, with none of them a mark."""
+    """The text as people read it, with all marks escaped."""
     text = _LINK.sub(r"\2 (\1)", mrkdwn)
     text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     return _SPECIAL.sub(lambda found: f"\\{found[0]}", text)

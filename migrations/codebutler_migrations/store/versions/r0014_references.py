@@ -1,4 +1,4 @@
-"""Messages are named by what they are to a row, not by Slack's word for its ids; so is what waits in the outbox."""
+"""Renames the columns for messages, and the fields in the outbox: neutral names instead of Slack's ``ts``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def downgrade() -> None:
 
 
 def _rename_key(old: str, new: str) -> None:
-    # Of an upload that is over nothing is kept.
+    # The content of a finished upload is not kept.
     op.execute(
         f"UPDATE outbox SET payload = json_remove(json_set(payload, '$.{new}', json_extract(payload, '$.{old}')), "  # noqa: S608 - constants
         f"'$.{old}') WHERE CASE WHEN json_valid(payload) THEN json_type(payload, '$.{old}') END IS NOT NULL"

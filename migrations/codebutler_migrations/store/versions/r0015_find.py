@@ -1,4 +1,4 @@
-"""The index behind ``!find``. The worker fills it from the turns, without the secrets that only it knows."""
+"""The index for ``!find``. The worker fills it from the turns, and removes the secrets, which only it knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mark that waits to be shown says what it means; it was named as Slack calls the emoji."""
+"""Pending marks are stored by their meaning, instead of Slack's name for the emoji."""
 
 from __future__ import annotations
 

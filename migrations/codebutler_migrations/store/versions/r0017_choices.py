@@ -1,6 +1,6 @@
-"""What a thread has chosen for itself: its agent, that agent's model, and its mode.
+"""The settings of a thread: its agent, that agent's model, and its mode.
 
-Going back forgets it.
+Downgrading loses them.
 """
 
 from __future__ import annotations

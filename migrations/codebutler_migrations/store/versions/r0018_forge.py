@@ -1,4 +1,4 @@
-"""Pull requests that were opened from a thread, how far their checks and comments are known, and the news of them."""
+"""Pull requests that were opened from a thread, which of their checks and comments are known, and news of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a turn's model was, and what it left behind: files, commits, and how its checks went.
+"""A turn's model and results: files, commits, and the outcome of its checks.
 
-Going back forgets it.
+Downgrading loses them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An agent that speaks the Agent Client Protocol: how to start it, and how to read the end of its turns."""
+"""An agent that speaks the Agent Client Protocol (ACP): how to start it, and how to interpret the end of its turns."""
 
 from __future__ import annotations
 

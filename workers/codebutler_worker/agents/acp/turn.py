@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 
 
 class AcpTurn(ProcessTurn[Received]):
-    """``usage`` and ``prompts`` are what the protocol reports. ``record_from``: the size of the agent's own record of
-    the session before the turn."""
+    """One turn. ``usage`` and ``prompts`` are what the protocol reports. ``record_from``: the size of the agent's own
+    record of the session before the turn."""
 
     eof_s = (2.0, 0.5)
 

@@ -232,8 +232,8 @@ def encode(line: dict[str, Any]) -> bytes:
 def servers(
     allowed: Mapping[str, McpServer], around: Surroundings, workdir: Path
 ) -> tuple[str, tuple[Path, ...]]:
-    """(them as JSON, "" for none; the paths that their programs need to read). Raises AgentUnavailableError if a
-    program is missing."""
+    """The MCP servers: as JSON, "" for none; and the paths that their programs need to read. Raises
+    AgentUnavailableError if a program is missing."""
     known: dict[str, dict[str, object]] = {}
     readable: list[Path] = []
     if own := server():

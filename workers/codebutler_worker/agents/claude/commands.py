@@ -39,7 +39,8 @@ RESERVED = frozenset(
         *("plugin", "sandbox", "settings"),
     }
 )
-"""Commands that change what the CLI may do, whoever else takes their name (Claude Code 2.1.328)."""
+"""Commands that change what the CLI may do: never passed on, even if another command has such a name (Claude Code
+2.1.328)."""
 OWN = (" (user)", " (project)")
 """How the CLI marks, at the end of its description, a command that is not built in."""
 LIMIT_BYTES = 64 * 2**10

@@ -22,7 +22,7 @@ _COST = re.compile(r"cost:\s*\$([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE)
 
 
 class Meter:
-    """``cost_before_usd`` is the session's total before this turn."""
+    """Counts what one turn uses. ``cost_before_usd`` is the session's total before this turn."""
 
     def __init__(self, cost_before_usd: float) -> None:
         self._before_usd = cost_before_usd

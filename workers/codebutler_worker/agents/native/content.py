@@ -70,7 +70,7 @@ def said_so_far(text: str) -> str:
 Parameters = Mapping[str, Any]
 """The JSON Schema of a tool's arguments."""
 Found = list[tuple[str, str]]
-"""Names with their arguments as JSON."""
+"""Calls: the tools' names, each with its arguments as JSON."""
 
 _TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
 _FUNCTION = re.compile(r"<function=\s*([^>\s]+?)\s*>(.*?)(?:</function>|(?=<function=)|\Z)", re.DOTALL)

@@ -101,8 +101,8 @@ class HttpTimeouts:
 
 
 class OpenAIModel:
-    """``env`` names the proxies, which the worker's own scrubbed environment does not; ``chance`` returns a number in
-    [0, 1)."""
+    """A model at such a service. ``env`` names the proxies, which the worker's own scrubbed environment does not;
+    ``chance`` returns a number in [0, 1)."""
 
     def __init__(
         self,

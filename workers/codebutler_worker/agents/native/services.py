@@ -50,8 +50,8 @@ HEARD = AssistantMessage("Understood.")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """``reasoning``: whether an answer's reasoning is sent back with it, "always" even if there was none. ``without``:
-    fields that the service refuses. ``alternating``: no role speaks twice in a row."""
+    """The peculiarities of a service. ``reasoning``: whether an answer's reasoning is sent back with it, "always" even
+    if there was none. ``without``: fields that the service refuses. ``alternating``: no role speaks twice in a row."""
 
     reasoning: Literal["never", "own", "always"] = "never"
     without: frozenset[str] = frozenset()

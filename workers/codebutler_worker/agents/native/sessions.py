@@ -165,7 +165,7 @@ class OpenedRecord(msgspec.Struct, frozen=True, tag="opened"):
 
 
 class SaidRecord(msgspec.Struct, frozen=True, tag="said"):
-    """One more message."""
+    """A message was added to the conversation."""
 
     message: Message
 

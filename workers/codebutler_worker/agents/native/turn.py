@@ -48,7 +48,7 @@ from codebutler_worker.agents.running import Waits, following
 from codebutler_worker.tools.repair import as_json
 
 NOTHING = "(done)"
-"""Some services refuse an empty result."""
+"""Stands for an empty result, which some services refuse."""
 NOT_DONE = "(not done: the turn ended before)"
 MOST_ATTEMPTS = 5
 """How often room is made for one request; each time the target is halved."""
@@ -69,7 +69,7 @@ class Thinker:
 
 
 class NativeTurn:
-    """Call ``events`` once. Afterwards ``progress`` and ``exit`` say how it went."""
+    """One turn: call ``events`` once. Afterwards ``progress`` and ``leave`` say how it went."""
 
     def __init__(
         self, request: TurnRequest, thinker: Thinker, acting: Acting, session: Session, limits: LoopLimits

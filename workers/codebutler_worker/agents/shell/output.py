@@ -17,7 +17,8 @@ TAIL_BYTES = 24 * 2**10
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """``head``, then ``skipped_bytes`` that were dropped, then ``tail`` (empty if nothing was dropped)."""
+    """A part of the output: ``head``, then ``skipped_bytes`` that were dropped, then ``tail`` (empty if nothing was
+    dropped)."""
 
     head: bytes = b""
     skipped_bytes: int = 0

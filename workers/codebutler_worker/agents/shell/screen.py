@@ -33,7 +33,8 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 
 @dataclass(frozen=True, slots=True)
 class ScreenLines:
-    """``settled``: lines that are final, after those taken before. ``live``: those that may still change."""
+    """What the terminal shows. ``settled``: lines that are final, after those taken before. ``live``: those that may
+    still change."""
 
     settled: tuple[str, ...] = ()
     live: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ import { tag } from "./dom.js";
 
 const SHOWN_MS = 8000;
 const NEAR_PX = 12;
-const PATIENCE_MS = 15_000; // then the button works again
+const PATIENCE_MS = 15_000; // after this time the button works again
 const $ = (id) => document.getElementById(id);
 
 export class Acts {
@@ -15,7 +15,7 @@ export class Acts {
     this.onDone = onDone;
   }
 
-  /** A button named after what it is `about`. `act()` is what to do; "" does nothing. */
+  /** A button; `about` completes its accessible name. `act()` returns what to do; "" does nothing. */
   button(label, style, about, act) {
     const made = Object.assign(tag("button", style, label), { type: "button", ariaLabel: `${label}: ${about}` });
     made.addEventListener("click", (event) => {
@@ -25,15 +25,15 @@ export class Acts {
     return made;
   }
 
-  /** Whether another entry has come under the pointer since the last click: then this one may not be meant. */
+  /** Whether another entry has moved under the pointer since the last click: this click may not be meant for it. */
   hasMoved(button, { detail, clientX: x, clientY: y }) {
     const last = this.last;
     const { key } = button.closest("[data-key]")?.dataset ?? {};
-    if (detail) this.last = { key, x, y }; // 0: by the keyboard, which has no place
+    if (detail) this.last = { key, x, y }; // 0: by keyboard, which has no position
     return Boolean(detail && last && last.key !== key && Math.hypot(last.x - x, last.y - y) < NEAR_PX);
   }
 
-  /** Do it, once: its place is busy until the stream shows what has changed. */
+  /** Do it once: its section is busy until the stream shows the change. */
   async do(button, act) {
     const place = button.closest("[data-key]") ?? button.parentNode;
     if (!act || place.classList.contains("busy")) return;

@@ -1,4 +1,4 @@
-// One request with the key, which is sent only to whoever proves to have it too.
+// One request with the key, which is sent only to a server that proves that it has the key, too.
 
 import { Refused, SOMEBODY_ELSE, refusal } from "./stream.js";
 

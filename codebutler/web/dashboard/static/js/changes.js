@@ -1,4 +1,4 @@
-// The page of what a run changed: its files, its lines, and what a person says about them.
+// The page of a run's changes: its files, its lines, and a person's comments.
 
 import { call } from "./call.js";
 import { link, tag, when } from "./dom.js";
@@ -9,7 +9,7 @@ const $ = (id) => document.getElementById(id);
 const [REPO, RUN] = location.pathname.split("/").slice(2).map(decodeURIComponent);
 const KEPT = `codebutler.comments ${REPO} ${RUN}`;
 const NARROW = matchMedia("(max-width: 900px)");
-const MANY = 12; // from here on the list of files is closed on a phone
+const MANY = 12; // from this number on, the list of files is closed on a phone
 
 class Page {
   constructor(key, told) {

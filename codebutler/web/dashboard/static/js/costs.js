@@ -1,11 +1,11 @@
-// The page of costs. The supervisor draws it; here it is fetched with the key, and anew for each choice.
+// The page of costs. The supervisor renders it; this fetches it with the key, again for each choice.
 
 import { entered } from "./enter.js";
 import { Refused, SOMEBODY_ELSE } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
 
-/** What the supervisor drew, as a document: the one way to make nodes of markup that the page's policy leaves. */
+/** The supervisor's HTML as a document: the only way to create nodes from markup that the page's policy allows. */
 async function drawn(key, path) {
   if (!(await key.isKnownHere())) throw new Refused(SOMEBODY_ELSE);
   return new Promise((resolve, reject) => {

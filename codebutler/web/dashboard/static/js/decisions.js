@@ -1,4 +1,4 @@
-// What a run asks of people, and the buttons to decide it.
+// A run's requests and questions, and the buttons to decide them.
 
 import { tag } from "./dom.js";
 
@@ -48,7 +48,7 @@ export function own(turn, acts) {
   return turn.choices.map((choice) => acts.button(choice.label, choice.style, about, () => press(turn, choice)));
 }
 
-/** Text of ours in pieces, which never become markup. */
+/** Our own text in pieces, which never become markup. */
 export function says(pieces) {
   const tags = { code: "code", block: "pre", strong: "strong" };
   const nodes = pieces.map(([kind, text], at) => {
@@ -72,7 +72,7 @@ function opener(label, about, form) {
   return made;
 }
 
-/** A field for words, which `act` sends. */
+/** A text field; `act` sends its text. */
 function words(name, { label, send }, about, acts, act) {
   const field = Object.assign(document.createElement("input"), { type: "text", name, maxLength: 4000, autocomplete: "off" });
   const button = Object.assign(tag("button", "", send), { type: "submit", ariaLabel: `${send}: ${about}` });

@@ -14,7 +14,7 @@ export const linesOf = (file) => file.hunks.flatMap((hunk, at) => hunk.lines.map
 
 export const why = (file) => WHY[file.shown];
 
-/** The table's rows: a heading for each hunk, and the lines, which know what they show (`row.shows`: indexes of lines). */
+/** The table's rows: a heading for each hunk, and the lines (`row.shows`: the indexes of the lines shown). */
 export function rows(file, lines, view) {
   const finds = grammar(file.path);
   const made = [];

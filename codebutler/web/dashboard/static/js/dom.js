@@ -15,8 +15,8 @@ export function link(words, url) {
 }
 
 /**
- * Make `place` hold one node for each item, in order. What is unchanged stays, and with it focus and selection. A worker
- * may have made keys up: two items of one key are two nodes.
+ * Make `place` hold one node for each item, in order. Unchanged nodes stay, with focus and selection. A worker may have
+ * invented keys: two items with the same key are two nodes.
  */
 export function sync(place, items, keyOf, make) {
   const old = new Map([...place.children].map((node) => [node.dataset.key, node]));
@@ -46,7 +46,7 @@ export function sync(place, items, keyOf, make) {
 
 const FOCUSED = "a, button, input";
 
-/** What had the focus is followed to its successor, and what was being written or ticked stays. */
+/** The successor of the focused node gets the focus; unfinished text and ticked boxes stay. */
 function replace(node, made) {
   const at = [...node.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
   const written = new Map([...node.querySelectorAll("input")].map((field) => [field.name, field]));
@@ -59,7 +59,7 @@ function replace(node, made) {
   if (at >= 0) made.querySelectorAll(FOCUSED)[at]?.focus();
 }
 
-/** The focus of what goes stays near: on the heading above it. */
+/** If the focused node is removed, the heading above it gets the focus. */
 function remove(node) {
   const heading = node.contains(document.activeElement) && node.closest("section")?.querySelector("h2");
   node.remove();
@@ -68,7 +68,7 @@ function remove(node) {
   heading.focus();
 }
 
-/** "" if it is not a valid moment. */
+/** The moment for people; "" if it is not valid. */
 export function when(iso) {
   const at = new Date(iso ?? "");
   return Number.isNaN(at.getTime()) ? "" : at;

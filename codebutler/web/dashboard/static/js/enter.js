@@ -1,4 +1,4 @@
-// How to open a page other than the dashboard's first one: with this tab's key, another tab's, or a pasted link.
+// Opens a page other than the dashboard's first one: with this tab's key, another tab's, or a pasted link.
 
 import { keyFor, takeTicket, whenShared } from "./key.js";
 import { Refused } from "./stream.js";

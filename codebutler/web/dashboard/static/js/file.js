@@ -1,10 +1,10 @@
-// One file of the page: its heading, its lines, what is chosen in it, and what is being said about it.
+// One file of the page: its heading, its lines, the selection in it, and the comments on it.
 
 import { tag } from "./dom.js";
 import { columns, linesOf, rows, why } from "./diff.js";
 
 export class FileSection {
-  /** `notes`: what has been said, kept by the page; `onChange()` is called when that has changed. */
+  /** `notes`: the comments, kept by the page; `onChange()` is called when they change. */
   constructor(file, number, notes, onChange) {
     this.file = file;
     this.lines = linesOf(file);
@@ -115,7 +115,7 @@ export class FileSection {
     }
   }
 
-  /** Which lines are meant: numbers of one side, and what they say. */
+  /** The selected lines: their numbers on one side, and their text. */
   range(chosen) {
     if (!chosen) return { first: 0, last: 0, side: "new", quote: [], end: -1 };
     const [low, high] = [Math.min(chosen.from, chosen.to), Math.max(chosen.from, chosen.to)];
@@ -126,7 +126,7 @@ export class FileSection {
     return { first: Math.min(...numbers), last: Math.max(...numbers), side: key === "old" ? "old" : "new", quote, end: high };
   }
 
-  // Saying something
+  // Commenting
 
   compose(chosen, note = null, text = note?.text ?? "") {
     this.node.querySelector(".composing")?.remove();

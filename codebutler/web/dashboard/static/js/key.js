@@ -1,5 +1,5 @@
-// The key to what is shown. An address carries a ticket that is good once; the key itself lives in our tabs only: a new
-// tab gets it from one that is open, which first has whoever answers here prove to have it too.
+// The dashboard's key. An address carries a one-time ticket; the key itself is only in our tabs: a new tab gets it from
+// an open one, which first makes the server prove that it has the key, too.
 
 import { Refused } from "./stream.js";
 
@@ -8,7 +8,7 @@ const NONCE_BYTES = 16;
 const PATIENCE_MS = 1500; // another tab has to ask the supervisor first
 const TABS = new BroadcastChannel(NAME);
 
-/** The ticket in the address, which is taken out of it; "" if there is none. */
+/** The ticket in the address, from which it is removed; "" if there is none. */
 export function takeTicket() {
   const ticket = location.hash.slice(1);
   if (ticket) history.replaceState(null, "", location.pathname);
@@ -34,7 +34,7 @@ export function whenShared(onShared) {
   TABS.addEventListener("message", ({ data }) => { if (data.has) onShared(); });
 }
 
-/** Hand the key to tabs of ours that ask for it from now on. */
+/** From now on, give the key to our tabs that ask for it. */
 function shared(key) {
   TABS.addEventListener("message", async ({ data }) => {
     if (!data.asks || !(await key.isKnownHere().catch(() => false))) return;
@@ -66,9 +66,9 @@ export class Key {
     this.port = port;
   }
 
-  /** Does whoever answers here now have it too? Else it is another program that has taken the port: it must not get it. */
+  /** Does the server here have the key, too? If not, another program has taken the port, and must not get the key. */
   async isKnownHere(signal) {
-    if (!globalThis.crypto?.subtle) return true; // beyond this machine and without encryption: anybody between us could lie
+    if (!globalThis.crypto?.subtle) return true; // without encryption, anybody in between could lie anyway
     const nonce = hex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)));
     const answer = await fetch(`/dashboard/proof?nonce=${nonce}`, { signal, cache: "no-store" });
     if (!answer.ok) return false;

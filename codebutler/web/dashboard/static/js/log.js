@@ -1,4 +1,4 @@
-// The end of the log, and what is added to it.
+// The end of the log, and new lines.
 
 import { clock, tag, when } from "./dom.js";
 
@@ -8,7 +8,7 @@ const TYPING_MS = 300;
 const $ = (id) => document.getElementById(id);
 
 export class Log {
-  /** `onWish` hears which lines are wanted. */
+  /** `onWish` is called with the filter for lines. */
   constructor(onWish) {
     for (const id of ["log-repo", "log-level"]) $(id).addEventListener("change", () => onWish(this.wish));
     let typing = 0;
@@ -22,7 +22,7 @@ export class Log {
     return { repo: $("log-repo").value, level: $("log-level").value, words: $("log-words").value };
   }
 
-  /** These are the repositories to choose from, here and where conversations are searched; one that is chosen stays so. */
+  /** Set the repositories to choose from, here and in the search; the chosen one stays chosen. */
   offer(names) {
     for (const field of document.querySelectorAll("select.repositories")) {
       const chosen = field.value;

@@ -14,7 +14,7 @@ const TRY_MS = 2000;
 const NO_KEY = "This page has no key: run `codebutler dashboard` and open the link it prints.";
 const $ = (id) => document.getElementById(id);
 
-/** Show nothing but why there is nothing to show. */
+/** Show only the reason why there is nothing to show. */
 function shut(text) {
   document.body.className = "closed";
   $("page").hidden = true;
@@ -71,7 +71,7 @@ class Page {
   }
 }
 
-/** The key, however long it takes to be answered. */
+/** The key; retries until the supervisor answers. */
 async function enter(ticket) {
   for (;;) {
     try {

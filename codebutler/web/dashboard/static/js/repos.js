@@ -2,8 +2,8 @@
 
 import { link, sync, tag } from "./dom.js";
 
-const MANY = 8; // from here on the table has a search field
-const VERY_MANY = 25; // from here on the table scrolls by itself
+const MANY = 8; // from this number on, the table has a search field
+const VERY_MANY = 25; // from this number on, the table scrolls separately
 const NONE = "–";
 const $ = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ export class Repos {
     $("find").addEventListener("input", () => this.show());
   }
 
-  /** What has changed: some repositories, and which there are. */
+  /** Show changes: of some repositories, and of the list of all. */
   apply({ repos = [], names }) {
     for (const repo of repos) this.known.set(repo.name, repo);
     if (names) this.names = names;

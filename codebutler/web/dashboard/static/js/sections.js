@@ -1,4 +1,4 @@
-// What is shown besides the repositories' table and the log.
+// The sections besides the repositories' table and the log.
 
 import { asked, own } from "./decisions.js";
 import { ago, clock, link, sync, tag, when } from "./dom.js";

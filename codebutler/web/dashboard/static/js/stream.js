@@ -1,10 +1,10 @@
-// Server-Sent Events with a key in a header, which EventSource cannot send. It reconnects by itself.
+// Server-Sent Events with a key in a header, which EventSource cannot send. It reconnects automatically.
 
-const SILENCE_MS = 45_000; // the supervisor says something every 15 s
+const SILENCE_MS = 45_000; // the supervisor sends something every 15 s
 export const SOMEBODY_ELSE = "Another supervisor answers here, or one with a new key: run `codebutler dashboard` for a new link.";
 const LONGEST_WAIT_MS = 10_000;
 
-/** Thrown where trying again is pointless: `message` is the supervisor's own line. */
+/** Thrown if a retry is pointless: `message` is the supervisor's own line. */
 export class Refused extends Error {}
 
 export class Stream {
@@ -18,7 +18,7 @@ export class Stream {
     for (const name of ["online", "visibilitychange"]) addEventListener(name, () => this.wake());
   }
 
-  /** Follow from now on with these parameters, in place of what was followed. */
+  /** From now on, follow with these parameters instead of the earlier ones. */
   async open(wish) {
     const life = (this.life += 1);
     this.abort?.abort();
@@ -85,5 +85,5 @@ export async function refusal(answer) {
   return told(words);
 }
 
-/** What can be tried again, and why it did not work. */
+/** A failure that can be retried, with its reason. */
 const told = (words) => Object.assign(new Error(words), { told: words });

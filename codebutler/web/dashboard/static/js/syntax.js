@@ -1,4 +1,4 @@
-// Colours for a line of code, whatever its language: remarks, texts, numbers and the usual keywords.
+// Colours for a line of code in any language: comments, strings, numbers and common keywords.
 
 import { tag } from "./dom.js";
 
@@ -13,13 +13,13 @@ const SLASHES = /^(c|cc|cpp|cs|css|dart|go|h|hpp|java|js|jsx|kt|less|m|mjs|php|r
 const HASHES = /^(bash|cfg|conf|dockerfile|ex|exs|ini|jl|makefile|mk|nix|pl|ps1|py|pyi|r|rb|sh|tf|toml|yaml|yml|zsh)$/;
 const DASHES = /^(elm|hs|lua|sql)$/;
 const PLAIN = /^(csv|diff|log|md|patch|rst|svg|tsv|txt|xml|html)$/;
-const LONGEST = 400; // beyond it a line is minified, and nobody reads it by its colours
+const LONGEST = 400; // longer lines are minified code, where colours do not help
 
 const TEXT = `"(?:[^"\\\\]|\\\\.)*"?|'(?:[^'\\\\]|\\\\.)*'?|\`(?:[^\`\\\\]|\\\\.)*\`?`;
 const NUMBER = "\\b(?:0[xob][\\da-fA-F_]+|\\d[\\d_]*(?:\\.\\d+)?(?:[eE][+-]?\\d+)?)\\b";
 const WORD = "[A-Za-z_$][\\w$]*";
 
-/** What finds the pieces of a file's lines; null where colours would mean nothing. */
+/** The tokenizer for a file's lines; null for files in which colours make no sense. */
 export function grammar(path) {
   const name = path.split("/").pop().toLowerCase();
   const kind = name.includes(".") ? name.split(".").pop() : name;

@@ -7,7 +7,7 @@ import { link, sync, tag, when } from "./dom.js";
 import { entered } from "./enter.js";
 
 const $ = (id) => document.getElementById(id);
-const SETTLED_MS = 2000; // then the worker has had its time
+const SETTLED_MS = 2000; // by then the worker has handled the decision
 const [REPO, RUN] = location.pathname.split("/").slice(2).map(decodeURIComponent);
 
 async function show(key, acts) {
