@@ -30,7 +30,7 @@ ALL = (
     Word(
         "status",
         "show what is running and what is waiting",
-        more="The agent and its model, unfinished runs, today's usage, and the sandbox.",
+        more="Shows the agent and its model, unfinished runs, today's usage, and the sandbox.",
         direct="direct.status",
         handler="showing.status",
     ),
@@ -46,7 +46,7 @@ ALL = (
     Word(
         "list",
         "list the latest conversations",
-        more="Each with its state, its age, a link to its thread and its agent's session.",
+        more="Shows each one's state, age, agent's session, and a link to its thread.",
         handler="showing.latest",
         direct="direct.latest",
     ),
@@ -135,7 +135,8 @@ ALL = (
         "choose this thread's model",
         "[NAME]",
         r"|\S+",
-        "For the agent that answers here. Without NAME, shows the model; `default` goes back to the configured one.",
+        "Sets the model of the agent that answers here. Without NAME, shows it; `default` goes back to the configured "
+        "one.",
         handler="choosing.model",
     ),
     Word(
@@ -198,7 +199,7 @@ ALL = (
         "send a message at a set time",
         "[DATE] 18:00 TEXT",
         r".+",
-        "In the machine's local time.",
+        "The time is the machine's local time.",
         shown=True,
         handler="schedule.at",
         runs="parent",
@@ -208,8 +209,8 @@ ALL = (
         "show what is remembered about this repository",
         "[forget N | undo]",
         r"|forget\s+\d{1,4}|undo",
-        "Each fact with its age and the thread it comes from. `undo` undoes the last change; say it "
-        "again to redo it.",
+        "Shows each fact with its age and the thread it comes from. `undo` undoes the last change; say it again to "
+        "redo it.",
         handler="knowledge.memory",
     ),
     Word(
@@ -225,7 +226,7 @@ ALL = (
     Word(
         "agents",
         "list the available agents",
-        more="Each with its version, and whether it is ready.",
+        more="Shows each one's version, and whether it is ready.",
         handler="showing.agents",
     ),
     Word(
@@ -233,7 +234,7 @@ ALL = (
         "show what has changed in the working tree",
         "[run]",
         "(run|turn)?",
-        "Against the last commit, new files included. With `run`, what the last run here changed.",
+        "Compares with the last commit, and includes new files. With `run`, shows what the last run here changed.",
         handler="changes.diff",
     ),
     Word(
@@ -250,7 +251,7 @@ ALL = (
         "commit what the last run changed",
         "[MESSAGE]",
         r".*",
-        more="Only that, with you as its author; without MESSAGE, the task is the message. Once per run.",
+        more="Commits only that, with you as the author; without MESSAGE, the task is the message. Works once per run.",
         shown=True,
         may="commit",
         handler="changes.commit",
@@ -260,8 +261,8 @@ ALL = (
         "merge this thread's branch",
         "[MESSAGE]",
         r".*",
-        "Into the branch checked out in the repository; rebases first if that has moved on. With "
-        "MESSAGE, commits uncommitted changes first. Conflicts go back to the agent. Needs "
+        "Merges into the branch checked out in the repository; rebases first if that has moved on. With "
+        "MESSAGE, commits uncommitted changes first. Conflicts go back to the agent. Requires "
         "`agent.isolation` `worktree`.",
         shown=True,
         may="merge",
@@ -278,7 +279,7 @@ ALL = (
     Word(
         "worktrees",
         "list the threads' worktrees",
-        more="Each with its branch, uncommitted and unmerged work, and size.",
+        more="Shows each one's branch, uncommitted and unmerged work, and size.",
     ),
     Word(
         "race",
@@ -294,8 +295,8 @@ ALL = (
     Word(
         "checks",
         "run the repository's checks",
-        more="Those in `checks` in the configuration, otherwise `make check`, `make test`, `npm test` or `pytest`, "
-        "whichever the repository has. With `authorization.rules`, a rule must allow the prefix `checks`.",
+        more="Runs those in `checks` in the configuration, otherwise `make check`, `make test`, `npm test` or "
+        "`pytest`, whichever the repository has. With `authorization.rules`, a rule must allow the prefix `checks`.",
         prefix="checks",
         text="checks",
         shown=True,
@@ -328,9 +329,9 @@ ALL = (
         "move this repository to another host",
         "[HOST [force]]",
         r"|[a-z0-9][a-z0-9-]{0,31}(\s+(--)?force)?",
-        "In a cluster. Without HOST, lists the hosts and which of them have the repository. Running work ends first, "
-        "and new messages wait for the new host; sessions and uncommitted work stay on the old one's disk. `force` "
-        "does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix `move`.",
+        "Only in a cluster. Without HOST, lists the hosts and which of them have the repository. Running work ends "
+        "first, and new messages wait for the new host; sessions and uncommitted work stay on the old one's disk. "
+        "`force` does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix `move`.",
         shown=True,
         may="move",
         runs="parent",
