@@ -331,7 +331,8 @@ ALL = (
         r"|[a-z0-9][a-z0-9-]{0,31}(\s+(--)?force)?",
         "Only in a cluster. Without HOST, lists the hosts and which of them have the repository. Running work ends "
         "first, and new messages wait for the new host; sessions and uncommitted work stay on the old one's disk. "
-        "`force` does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix `move`.",
+        "`force` does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix "
+        "`move`.",
         shown=True,
         may="move",
         runs="parent",
