@@ -60,7 +60,7 @@ def status(
 def move(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
     host: Annotated[str, typer.Argument(help="The host that has it, too.")],
-    force: Annotated[bool, typer.Option("--force", help="Do not wait for running agents.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for what runs there.")] = False,
 ) -> None:
     """Move a repository to another host: says `!move HOST` in its channel, and prints the answer."""
     send(repo, f"!move {host}{' force' if force else ''}", wait=True)

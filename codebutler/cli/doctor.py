@@ -50,7 +50,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
     live: Annotated[
         bool,
-        typer.Option("--live", help="Also try what each ready agent can do, in up to nine short runs each."),
+        typer.Option("--live", help="Also try what each ready agent can do, by about nine short turns each."),
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Also show the checks that passed.")] = False,
     bundle: Annotated[
@@ -125,7 +125,7 @@ def _missing(row: AgentResult, width: int) -> Iterator[str]:
     repos = f", as in {', '.join(row.repos)}" if any(row.repos) else ""
     cost = f", ${row.cost_usd:.2f}" if row.cost_usd else ""
     yield ""
-    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} runs{cost}"), width)
+    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} turns{cost}"), width)
     for cell in row.cells:
         if cell.state != "yes":
             first, *rest = wrapped(_told(cell), max(width - 4, 20))

@@ -120,9 +120,9 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
 
 
 def copy(
-    old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")],
+    old: Annotated[Path, typer.Argument(help="The gateway's cluster.json of before.")],
 ) -> None:
-    """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
+    """Copy what other NATS servers keep for us to this cluster's new ones, such as from one server to three."""
     need_cluster()
     from codebutler.cluster.copying import copied
 
@@ -131,11 +131,11 @@ def copy(
     count = sum(found.values())
     streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
     say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
-    notice("Next: stop the old servers for good, invite each host again, and start the gateway.")
+    notice("Next: stop the servers of before for good, invite each host again, and start the gateway.")
 
 
 def remove(host: Annotated[str, HOST]) -> None:
-    """Remove a machine: close its connection, refuse its credential, and drop the messages that wait for it."""
+    """Remove a machine: its connection is closed, its credential is refused, and what waited for it is dropped."""
     need_cluster()
     _check(host)
     removed, is_announced = asyncio.run(_removed(home(), host))

@@ -30,7 +30,7 @@ ALL = (
     Word(
         "status",
         "show what is running and what is waiting",
-        more="Shows the agent and its model, unfinished runs, today's usage, and the sandbox.",
+        more="The agent and its model, unfinished runs, today's usage, and the sandbox.",
         direct="direct.status",
         handler="showing.status",
     ),
@@ -39,14 +39,14 @@ ALL = (
         "show what the runs here cost",
         "[DAYS]",
         r"|[1-9]\d{0,2}d?",
-        "For the last seven days, or DAYS, by person, agent and day. In a direct message, for all your repositories.",
+        "Of the last seven days, or of DAYS, by person, agent and day. In a direct message, of all your repositories.",
         direct="costs.directly",
         runs="parent",
     ),
     Word(
         "list",
         "list the latest conversations",
-        more="Shows each one's state, age, agent's session, and a link to its thread.",
+        more="Each with its state, its age, a link to its thread and its agent's session.",
         handler="showing.latest",
         direct="direct.latest",
     ),
@@ -73,8 +73,8 @@ ALL = (
         "resume interrupted or stopped work",
         "[SESSION]",
         r"|[\w-]{6,100}",
-        "In a thread, resumes its last run. Outside threads, lets you choose from the newest. With the ID of a Claude "
-        "Code or Kimi Code session started in a terminal, opens a thread that continues it.",
+        "In a thread, its last run. Outside threads, a choice of the newest. With the ID of a Claude "
+        "Code or Kimi Code session started in a terminal: opens a thread that continues it.",
         shown=True,
         handler="runs.resume",
         may="continue",
@@ -83,7 +83,7 @@ ALL = (
     Word(
         "terminal",
         "continue this conversation in a terminal",
-        more="In a thread, shows the command that continues its session on the machine. Outside threads, lists the "
+        more="In a thread, the command that continues its session on the machine. Outside threads, the "
         "sessions started in a terminal in this repository.",
         may="continue",
     ),
@@ -99,8 +99,8 @@ ALL = (
         "stop running and cancel queued work",
         "[all]",
         "(all)?",
-        "In a thread, only there. With `all`, or outside threads, in the whole channel. You can continue a stopped "
-        "conversation.",
+        "In a thread, its own. With `all`, or outside threads, everything in the channel. You can "
+        "continue a stopped conversation.",
         handler="runs.stop",
     ),
     Word(
@@ -114,7 +114,7 @@ ALL = (
     Word(
         "output",
         "repeat the full answer",
-        more="Posts the full text of the last run in the thread, or in the channel; as a file if it is long.",
+        more="The full text of the last run in the thread, or of the channel; as a file if it is long.",
         handler="showing.output",
     ),
     Word(
@@ -122,9 +122,9 @@ ALL = (
         "choose this thread's agent, or give the built-in one a task",
         "[NAME | TASK]",
         ".*",
-        "`!agent NAME` makes that agent answer here from now on; `!agent default` goes back; `!agent` alone shows "
-        "which one answers, and which are available. `!agent TASK`, with several words, is the same as `agent: TASK`: "
-        "the built-in agent works on it in many steps, and shows its plan.",
+        "`!agent NAME`: that one answers here from now on; `!agent default` goes back; `!agent` alone shows which one "
+        "answers, and which there are. `!agent TASK`, of several words, is the same as `agent: TASK`: the built-in "
+        "agent works over many steps by itself, and shows its plan.",
         prefix="agent",
         chooses=True,
         handler="choosing.agent",
@@ -135,8 +135,7 @@ ALL = (
         "choose this thread's model",
         "[NAME]",
         r"|\S+",
-        "Sets the model of the agent that answers here. Without NAME, shows it; `default` goes back to the configured "
-        "one.",
+        "Of the agent that answers here. Without a name, shows it; `default` goes back to the configured one.",
         handler="choosing.model",
     ),
     Word(
@@ -199,7 +198,7 @@ ALL = (
         "send a message at a set time",
         "[DATE] 18:00 TEXT",
         r".+",
-        "The time is the machine's local time.",
+        "The machine's own time.",
         shown=True,
         handler="schedule.at",
         runs="parent",
@@ -209,8 +208,8 @@ ALL = (
         "show what is remembered about this repository",
         "[forget N | undo]",
         r"|forget\s+\d{1,4}|undo",
-        "Shows each fact with its age and the thread it comes from. `undo` undoes the last change; say it again to "
-        "redo it.",
+        "Each fact with its age and the thread it comes from. `undo` undoes the last change; say it "
+        "again to redo it.",
         handler="knowledge.memory",
     ),
     Word(
@@ -226,7 +225,7 @@ ALL = (
     Word(
         "agents",
         "list the available agents",
-        more="Shows each one's version, and whether it is ready.",
+        more="Each with its version, and whether it is ready.",
         handler="showing.agents",
     ),
     Word(
@@ -234,7 +233,7 @@ ALL = (
         "show what has changed in the working tree",
         "[run]",
         "(run|turn)?",
-        "Compares with the last commit, and includes new files. With `run`, shows what the last run here changed.",
+        "Against the last commit, new files included. With `run`, what the last run here changed.",
         handler="changes.diff",
     ),
     Word(
@@ -251,7 +250,7 @@ ALL = (
         "commit what the last run changed",
         "[MESSAGE]",
         r".*",
-        more="Commits only that, with you as the author; without MESSAGE, the task is the message. Works once per run.",
+        more="Only that, with you as its author; without MESSAGE, the task is the message. Once per run.",
         shown=True,
         may="commit",
         handler="changes.commit",
@@ -261,8 +260,8 @@ ALL = (
         "merge this thread's branch",
         "[MESSAGE]",
         r".*",
-        "Merges into the branch checked out in the repository; rebases first if that has moved on. With "
-        "MESSAGE, commits uncommitted changes first. Conflicts go back to the agent. Requires "
+        "Into the branch checked out in the repository; rebases first if that has moved on. With "
+        "MESSAGE, commits uncommitted changes first. Conflicts go back to the agent. Needs "
         "`agent.isolation` `worktree`.",
         shown=True,
         may="merge",
@@ -279,7 +278,7 @@ ALL = (
     Word(
         "worktrees",
         "list the threads' worktrees",
-        more="Shows each one's branch, uncommitted and unmerged work, and size.",
+        more="Each with its branch, uncommitted and unmerged work, and size.",
     ),
     Word(
         "race",
@@ -287,16 +286,16 @@ ALL = (
         "[AGENT AGENT:] TASK",
         ".+",
         "The same as `race: TASK`. Each works in its own worktree, the repository's checks run on both, and one "
-        "card compares them: *Pick* merges one and removes the other. Without AGENT, the default agent and the next "
-        "one that is ready.",
+        "card compares them: *Pick* merges one and removes the other. Without AGENT: the default one and the next that "
+        "is ready.",
         shown=True,
         colon=True,
     ),
     Word(
         "checks",
         "run the repository's checks",
-        more="Runs those in `checks` in the configuration, otherwise `make check`, `make test`, `npm test` or "
-        "`pytest`, whichever the repository has. With `authorization.rules`, a rule must allow the prefix `checks`.",
+        more="What `checks` in the configuration says, otherwise `make check`, `make test`, `npm test` or `pytest`, "
+        "whichever the repository has. With `authorization.rules`, the prefix `checks` allows it.",
         prefix="checks",
         text="checks",
         shown=True,
@@ -309,7 +308,7 @@ ALL = (
         "(force)?",
         "This machine pushes, with its owner's credentials, never an agent. Commits on a protected "
         "branch go to a new branch. `force` replaces only what CodeButler pushed there before. With "
-        "`authorization.rules`, a rule must allow the prefix `push`.",
+        "`authorization.rules`, the prefix `push` allows it.",
         shown=True,
         may="push",
         handler="forge.push",
@@ -329,10 +328,9 @@ ALL = (
         "move this repository to another host",
         "[HOST [force]]",
         r"|[a-z0-9][a-z0-9-]{0,31}(\s+(--)?force)?",
-        "Only in a cluster. Without HOST, lists the hosts and which of them have the repository. Running work ends "
-        "first, and new messages wait for the new host; sessions and uncommitted work stay on the old one's disk. "
-        "`force` does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix "
-        "`move`.",
+        "Of a cluster. Alone, lists the hosts and which of them have the repository. What runs ends first, and new "
+        "messages wait for the new host; sessions and uncommitted work stay on the old one's disk. `force` does not "
+        "wait, as for a host that is away. With `authorization.rules`, the prefix `move` allows it.",
         shown=True,
         may="move",
         runs="parent",
@@ -342,8 +340,7 @@ ALL = (
         "make a repository with its own channel",
         "NAME [URL | PATH]",
         r"[a-z0-9][\w.-]{0,63}(\s+\S+)?",
-        "It is empty, a clone of URL, or the repository at PATH in `newRepos.root`; you are invited to the channel. "
-        "Only for people in `newRepos.allow`.",
+        "Empty, a clone of URL, or what is at PATH in `newRepos.root`; invites you. For those in `newRepos.allow`.",
         shown=True,
         may="new",
         runs="parent",
