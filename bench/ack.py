@@ -1,4 +1,4 @@
-"""From an envelope to its ack at a steady rate: ours, which keeps the event, beside slack_bolt's, which does not.
+"""From an envelope to its ack at a steady rate: ours, which stores the event, beside slack_bolt's, which does not.
 
 Held to slack_bolt's ack plus one durable commit of the same disk, made at the same rate: a machine that dozes
 between two events is slower than one that is kept busy. The runs are short and alternate, and medians of runs

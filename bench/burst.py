@@ -1,4 +1,4 @@
-"""Many people at once: how soon the last of them has the answer, where Slack refuses what is beyond its limits."""
+"""Many people at once: how soon the last of them has the answer, with Slack's rate limits enforced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a turn costs of Slack's scarce calls: those that post, edit and mark."""
+"""How many of Slack's rate-limited calls a run needs: those that post, edit and mark."""
 
 from __future__ import annotations
 

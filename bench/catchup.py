@@ -1,4 +1,4 @@
-"""A line that is cut for a moment in a busy workspace: how soon the missed message of each channel is answered.
+"""A short disconnection in a busy workspace: how soon the missed message of each channel is answered.
 
 A real supervisor beside the embedded workspace, with Slack's rate limits. Each channel has a past of its own: every
 message in it was answered in its thread.

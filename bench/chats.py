@@ -1,4 +1,4 @@
-"""What a second chat costs the parent: its memory with two repositories in Slack, and with one of them in Telegram.
+"""The parent's memory with a second chat: with two repositories in Slack, and with one of them in Telegram.
 
 Each parent has answered a command in both repositories, so what a chat needs is loaded.
 """

@@ -1,5 +1,5 @@
-"""From the click that allows to the agent that goes on: the workspace sends the click as Slack does, and the agent
-tells when it read the answer. In between lie the journal, the worker's commit and the pipes.
+"""From a click on *Allow* until the agent continues: the workspace sends the click as Slack does, and the agent
+reports when it has read the answer. In between are the journal, the worker's commit and the pipes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A gateway and hosts over NATS: what that adds to a message's way, how soon a stand-by leads, and what many hosts with
-many repositories need.
+"""A gateway and hosts over NATS: how much time they add to a message, how soon a stand-by leads, and what many hosts
+with many repositories need.
 
 Gateway and hosts run as they do in the product, with workers that store each event and start no agent: so what is left
 is the way of an event. It is measured from the journal's being asked to accept it until the worker has stored it, over

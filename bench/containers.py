@@ -1,4 +1,4 @@
-"""What docker costs each command of a conversation, and how many attacks on the sandbox were stopped.
+"""What docker adds to each command of a conversation, and how many attacks on the sandbox were stopped.
 
 The daemon is the tests' own; a machine where it cannot run has neither figure.
 """

@@ -1,4 +1,4 @@
-"""How often working agents touch Slack: one turn alone, then twenty at once, each with a tool every 0.3 s.
+"""How often working agents call Slack: one run alone, then twenty at once, each with a tool call every 0.3 s.
 
 The workspace counts every call, and those that Slack would have refused.
 """

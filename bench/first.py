@@ -1,5 +1,5 @@
-"""The first sign of life: from a message to the line under it that says who works on it (👀 comes after a second of
-work), and from ``!word`` to its answer.
+"""The first reaction: from a message to the status line under it (👀 comes after a second of work), and from a command
+to its answer.
 
 Neither may wait for what else goes on: the debounce before a turn, a turn that runs, a worker that sleeps.
 """

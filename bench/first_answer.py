@@ -1,4 +1,4 @@
-"""How long a newcomer waits: `git clone`, `make run`, and a message in the chat until its answer is there.
+"""How long a new user waits from `git clone` over `make run` to the answer to a first message in the chat.
 
 The environment is made anew from the package index that pip is configured for, without pip's cache.
 """

@@ -1,4 +1,4 @@
-"""A home with a long history: how soon it is connected and answers, and its worker's memory after a turn."""
+"""A home with a long history: how soon it is connected and answers, and its worker's memory after a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parent's memory and pace beside each kind of worker that means harm."""
+"""The parent's memory and speed with each kind of hostile worker."""
 
 from __future__ import annotations
 

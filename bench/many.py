@@ -1,5 +1,5 @@
-"""Many repositories: from the start of `codebutler supervise` to the last worker's being ready, and what workers hold
-once each has answered its first message.
+"""Many repositories: from the start of `codebutler supervise` until the last worker is ready, and the memory of the
+workers once each has answered its first message.
 """
 
 from __future__ import annotations

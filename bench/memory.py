@@ -1,4 +1,4 @@
-"""The memory of workers that wait: proportional set size, as the running supervisor tells it.
+"""The memory of waiting workers: proportional set size, as the running supervisor reports it.
 
 A megabyte is 2**20 bytes, as `codebutler status` shows it. The more workers share their memory, the smaller each
 one's part; what a worker has once written to is its own from then on, so what it has done counts too.

@@ -1,4 +1,4 @@
-"""What the native agent itself costs: its time for each step, and how much of each request the service has seen before.
+"""The built-in agent's own time for each step, and how much of each request the service can take from its cache.
 
 The model answers at once, and each request is spelled as it would be sent; the tool does next to nothing, so what is
 left is the loop: deciding, keeping the session on disk, writing the log.

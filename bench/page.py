@@ -13,9 +13,9 @@ from bench.figures import Figure
 HEAD = """\
 # Performance
 
-Written by `make bench`, which measures the whole product against the embedded workspace and prints the same figures. \
-Each figure stands beside the limit that it is held to, or beside a peer that was measured in the same run: a ratio of \
-such two means more on another machine than the milliseconds do. What was missed is marked.
+`make bench` writes this page. It measures the whole product against the embedded workspace and prints the same \
+figures. Each figure is compared with its limit, or with a peer measured in the same run: on another machine, such a \
+ratio says more than the milliseconds do. Missed limits are marked.
 """
 
 

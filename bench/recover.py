@@ -1,4 +1,4 @@
-"""The supervisor is killed (SIGKILL) and started again at once: how long until somebody is answered again."""
+"""The supervisor is killed (SIGKILL) and started again at once: how long until a message is answered again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How quickly secrets are taken out of what leaves: a log of ordinary lines, a few of which hold one."""
+"""How fast secrets are redacted from outgoing text: a log of ordinary lines, a few of which contain a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sandbox costs each command: the same program with and without it, alternating.
+"""What the sandbox adds to each command: the same program with and without it, alternating.
 
 Behind bubblewrap with this machine's network, as the commands of people have it; without any, as git and the tools of
 our own agents; and with hosts it may reach, as agents and checks: there an interpreter hands out a socket before the

@@ -1,4 +1,4 @@
-"""How long a command takes that does nothing but print its help."""
+"""How long a command takes that only prints its help."""
 
 from __future__ import annotations
 

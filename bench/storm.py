@@ -1,4 +1,5 @@
-"""Many messages while workers and the supervisor are killed, the line is cut and Slack fails: when all are answered.
+"""Many messages while workers and the supervisor are killed, the connection is cut and Slack fails: when all are
+answered.
 
 The people of `make soak` ask; what a death interrupted they let go on or drop, as it asks them to.
 """

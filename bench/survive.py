@@ -1,4 +1,4 @@
-"""Half a minute of `make soak`: what was lost, doubled or out of order, which has to be nothing at all."""
+"""Half a minute of `make soak`: how many messages were lost, doubled or out of order, which must be none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn's two waits: from the event to the agent's process, and from its result line to the answer's post.
+"""The two waits of a run: from the event to the agent's process, and from its result line to the answer's post.
 
 The agent is ``agent.sh``, behind the real sandbox where there is one; it tells when it began and answered.
 The workspace stamps a message with the moment the call that posted it came in.

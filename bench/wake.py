@@ -1,4 +1,4 @@
-"""A sleeping worker: what it holds, and how much later than an awake one it answers."""
+"""A sleeping worker: the memory it holds, and how much later than a running one it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of one plain message: which of our functions run between Slack's envelope and the message's final mark.
+"""The way of one plain message: how many of our functions run between Slack's envelope and the message's final mark.
 
 In both processes, every call is noted, in threads too; what also runs while nothing happens is left out. A room is a
 folder at the top of ``codebutler`` or ``codebutler_worker``; a module that lies loose there counts as itself.

@@ -118,7 +118,7 @@ def test_every_word_is_somebodys_to_do(word: Word) -> None:
 
 
 def test_the_reference_page_lists_what_direct_messages_answer() -> None:
-    page = COMMANDS.read_text().partition("| you write, outside threads | happens |\n|---|---|\n")[2]
+    page = COMMANDS.read_text().partition("| you write, outside threads | what happens |\n|---|---|\n")[2]
     assert re.findall(r"^\| `(\w+)` \|", page.partition("\n\n")[0], re.MULTILINE) == list(DIRECT)
 
 

@@ -13,10 +13,10 @@ from tests.unit.docs.pages import ROOT
 
 PAGE: Path = ROOT / "docs" / "reference" / "codebutler.1"
 EXIT_CODES = (
-    ("0", "It worked."),
-    ("1", "It failed."),
+    ("0", "Success."),
+    ("1", "Failure."),
     ("2", "Wrong usage."),
-    ("78", "The configuration is wrong."),
+    ("78", "Invalid configuration."),
 )
 FILES = (
     ("~/.codebutler/config.json", "The configuration for all repositories."),
@@ -24,8 +24,8 @@ FILES = (
     ("~/.codebutler/logs", "The logs."),
 )
 VARIABLES = (
-    ("CODEBUTLER_HOME", "Where configuration and data are; ~/.codebutler if it is not set."),
-    ("NO_COLOR", "Print no colours."),
+    ("CODEBUTLER_HOME", "The directory of the configuration and data; defaults to ~/.codebutler."),
+    ("NO_COLOR", "Do not colour the output."),
 )
 
 
