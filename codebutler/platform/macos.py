@@ -32,16 +32,16 @@ F_FULLFSYNC = 51
 UNTRIED = (
     Untried(
         "the sandbox (seatbelt)",
-        "its profile against a table of decisions and word for word; it tests itself",
+        "its profile, against the expected text and a table of decisions; it also tests itself before use",
     ),
     Untried(
-        "the service (LaunchAgent)", "its property list and the calls of launchctl, with recorded answers"
+        "the service (LaunchAgent)", "its property list and the calls to launchctl, with recorded answers"
     ),
-    Untried("lists of processes (ps, lsof)", "with the real ps of Linux, and with recorded output of macOS"),
-    Untried("who is at the control socket (LOCAL_PEERCRED)", "the decoding of the answer"),
-    Untried("syncing to the disk (F_FULLFSYNC)", "the fallback for file systems without it"),
-    Untried("Claude Code's login in the keychain", "the call of security, with scripted answers"),
-    Untried("docker", "with Docker on Linux; on macOS its daemon runs in a virtual machine"),
+    Untried("process lists (ps, lsof)", "ps on Linux, and recorded output from macOS"),
+    Untried("the user at the control socket (LOCAL_PEERCRED)", "the decoding of the answer"),
+    Untried("syncing to disk (F_FULLFSYNC)", "the fallback for file systems without it"),
+    Untried("Claude Code's login in the keychain", "the call to `security`, with scripted answers"),
+    Untried("docker", "docker on Linux; on macOS, its daemon runs in a virtual machine"),
 )
 
 
