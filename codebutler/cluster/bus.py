@@ -45,7 +45,7 @@ NOBODY = "503"
 """The status of the server's own answer when nobody listens there."""
 DUPLICATES_S = 600.0
 IN_FLIGHT = 512
-FLOOD = "not heard for {:g} s, for sending too much: {}"
+FLOOD = "ignored for {:g} s, because it sends too much: {}"
 
 log = logging.getLogger("codebutler.cluster")
 

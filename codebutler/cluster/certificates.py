@@ -50,7 +50,7 @@ class CertificateMaker:
         found = shutil.which("openssl")
         if found is None:
             raise ConfigError(
-                "openssl is missing, and servers that other machines reach need certificates: install openssl"
+                "install openssl: servers that other machines reach need certificates"
             )
         self._openssl = found
 

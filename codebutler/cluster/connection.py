@@ -32,7 +32,7 @@ class Rejections:
 
     def __init__(self, membership: ClusterMembership) -> None:
         self.final = asyncio.Event()
-        self.latest = "nobody answers"
+        self.latest = "no server answers"
         self._name = membership.name
         self._left = self._limit = REFUSALS * len(membership.servers)
 
@@ -41,12 +41,12 @@ class Rejections:
         """What to tell the person."""
         if self._name == GATEWAY:
             return ConfigError(
-                "the NATS servers refuse this gateway: they have other keys than its cluster.json; start them with the "
-                "folders that `codebutler cluster create` wrote, or copy cluster.json from where it wrote them"
+                "the NATS servers refuse this gateway, because their keys differ from its cluster.json: start them with the "
+                "folders that `codebutler cluster create` wrote, or copy the cluster.json that it wrote"
             )
         return ConfigError(
-            f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again; "
-            "ask for a token, and run `codebutler host join`"
+            f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again: "
+            "get a new token (`codebutler cluster invite`), and run `codebutler host join`"
         )
 
     async def troubled(self, error: Exception) -> None:

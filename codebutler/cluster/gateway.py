@@ -127,7 +127,7 @@ class HostWorkers:
     def add(self, repo: RepoSettings) -> None:
         """Serve ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
         if repo.name in self._remotes:
-            raise RegistryError(f"a repository named {repo.name} is served already")
+            raise RegistryError(f"a repository named {repo.name} is already served")
         if repo.channel_id in self._channels:
             raise RegistryError(f"the channel of {repo.name} belongs to another repository")
         remote = HostedRepo(repo)
@@ -301,7 +301,7 @@ class HostWorkers:
             try:
                 await self._services.settle(entry.seq)
             except CodeButlerError as error:
-                log.warning("event %d stays in the journal: %s", entry.seq, error)
+                log.warning("event %d stays in the inbox: %s", entry.seq, error)
             remote.known.discard(entry.seq)
 
     async def _prepare(self, host: str, repo: str, turn: asyncio.Semaphore | None = None) -> None:

@@ -193,7 +193,7 @@ class HostQuestions:
         if download is None:
             if question.number:
                 return NotDone(
-                    epoch=epoch, code="unreachable", text="the gateway has changed: ask for it again"
+                    epoch=epoch, code="unreachable", text="the gateway has changed: try again"
                 )
             if sum(of == host and not each.ended for (of, _), each in self._downloads.items()) >= DOWNLOADS:
                 await asyncio.sleep(PIECE_WAIT_S)

@@ -120,13 +120,13 @@ class Decision:
 
 
 ALLOWED = Decision(allowed=True, reason="allowed")
-UNKNOWN = Decision(allowed=False, reason="nothing says what it is", told="That is not possible here.")
+UNKNOWN = Decision(allowed=False, reason="unknown action", told="That is not possible here.")
 NOT_LISTED = Decision(
     allowed=False,
     reason="not in newRepos.allow",
     told="You are not authorized to create repositories: the owner of this machine can allow it in `newRepos.allow`.",
 )
-NOT_THEIRS = Decision(allowed=False, reason="somebody else said it", told="Only its author can change that.")
+NOT_THEIRS = Decision(allowed=False, reason="somebody else wrote it", told="Only its author can change that.")
 
 TOO_LOOSE = Decision(
     allowed=False,

@@ -89,7 +89,7 @@ def _refuse_home_within(root: Path, where: Home) -> None:
     """An agent may write in its repository, so the tokens and the registry must not be in it."""
     if where.root.resolve().is_relative_to(root):
         raise ConfigError(
-            f"{where.root} lies within {root}, where agents may write: "
+            f"{where.root} is inside {root}, where agents may write: "
             "choose another CODEBUTLER_HOME or another repository"
         )
 

@@ -203,7 +203,7 @@ class DirectMessages:
         try:
             await work
         except ChatError as error:
-            log.warning("a direct message could not be answered: %s", error)
+            log.warning("could not answer a direct message: %s", error)
         await self._journal.settle(entry.seq)
 
 
@@ -229,7 +229,7 @@ def question(names: Sequence[str], thread: MessageRef) -> Post:
 def chosen(card: MessageRef, name: str) -> Update:
     """The answered question."""
     return Update(
-        target=card, message=said(f"**{plain(name)}** it is. Everything in this thread goes there.")
+        target=card, message=said(f"Repository: **{plain(name)}**. Everything in this thread goes there.")
     )
 
 

@@ -112,7 +112,7 @@ class Operator:
             return self._unknown(name)
         for each in names:
             self._workers.stop_turns(each, OPERATOR)
-        return Done(text=f"stopping the turns of {', '.join(names)}")
+        return Done(text=f"stopping the runs of {', '.join(names)}")
 
     async def chat(
         self, request: ChatRequest, inputs: AsyncIterator[ChatInput]

@@ -87,7 +87,7 @@ def _store(settings: RepoSettings) -> Finding:
     path = Path(settings.path) / STATE_DIR / "store.db"
     try:
         if not path.exists():
-            return ok("store", settings.name, "none yet: the first start creates it")
+            return ok("store", settings.name, "none yet: created at the first start")
         report = migrate_store(path, check=True)
     except CodeButlerError as error:
         return fail("store", settings.name, str(error))

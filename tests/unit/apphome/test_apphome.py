@@ -104,7 +104,7 @@ def test_what_is_out_of_order_is_said() -> None:
     shown = text(
         home([card(name="blog", worker="quarantined", trouble="it keeps failing")], "socket closed", NOW)
     )
-    assert "Nothing. Everything is taken care of." in shown
+    assert "Nothing needs you." in shown
     assert "🔴 socket closed" in shown
     assert "🔴 *blog*: it keeps failing" in shown
     assert "🔴 <#C1> *blog* · quarantined" in shown

@@ -219,7 +219,7 @@ def test_a_home_is_a_gateways_or_a_hosts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ({"name": "La.ptop"}, "cannot be a host's name"),
+        ({"name": "La.ptop"}, "is not a valid host name"),
         ({"name": "laptop", "servers": []}, "servers"),
         ({"name": "laptop", "color": "red"}, "color"),
         ({"name": "laptop", "replicas": 9}, "replicas"),

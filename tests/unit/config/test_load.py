@@ -205,7 +205,7 @@ def test_tokens_are_told_apart_by_kind() -> None:
     "text", ['{"claude": {"model": "a\\u0000b"}}', '{"claude": {"extraArgs": ["\\ud800"]}}']
 )
 def test_text_no_program_can_take_is_refused(text: str) -> None:
-    assert "expected text without NUL and without broken characters" in refusal(text)
+    assert "expected text without NUL and without invalid characters" in refusal(text)
 
 
 JSON = st.recursive(
