@@ -41,8 +41,8 @@ class Rejections:
         """What to tell the person."""
         if self._name == GATEWAY:
             return ConfigError(
-                "the NATS servers refuse this gateway, because their keys differ from its cluster.json: start them with the "
-                "folders that `codebutler cluster create` wrote, or copy the cluster.json that it wrote"
+                "the NATS servers refuse this gateway, because their keys differ from its cluster.json: start them "
+                "with the folders that `codebutler cluster create` wrote, or copy the cluster.json that it wrote"
             )
         return ConfigError(
             f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again: "

@@ -61,7 +61,7 @@ def judge_servers(found: Sequence[ServerFacts], wanted: int) -> Iterator[Finding
     if len(found) < wanted:
         names = ", ".join(each.name for each in found) or "none"
         yield warn(
-            AREA, "servers", f"{len(found)} of {wanted} answer ({names}): start the others; their logs say why they stopped"
+            AREA, "servers", f"{len(found)} of {wanted} answer ({names}): start the others, or see their logs"
         )
     for each in found:
         faults = list(_faults(each))
@@ -98,7 +98,7 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
         yield warn(
             AREA,
             server.name,
-            f"its clock is {abs(server.ahead_s):.0f} s {way} this machine's: set both by NTP "
+            f"its clock is {abs(server.ahead_s):.0f} s {way} this machine's: synchronise both with NTP "
             "(`timedatectl set-ntp true`)",
         )
 

@@ -25,7 +25,7 @@ UNANSWERED = 2
 STUCK_S = 20.0
 """A gateway whose event loop does nothing for so long leads no more, though its lease is renewed beside it."""
 HOST_TTL_S = 10.0
-HELD = "another process runs as this host: stop it, or wait {0:g} s after its end"
+HELD = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
 
 
 class LeaseLostError(CodeButlerError):

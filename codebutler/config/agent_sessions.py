@@ -159,8 +159,8 @@ def find_session(home: Path, workdir: Path, named: str) -> PastSession:
     if names:
         raise CodeButlerError(f"several sessions here start with {named}: give more of the ID")
     raise CodeButlerError(
-        f"no session {named} of Claude Code or Kimi Code was begun in this repository: "
-        "`codebutler adopt`, run there, lists them"
+        f"no Claude Code or Kimi Code session {named} was started in this repository: "
+        "run `codebutler adopt` there to list them"
     )
 
 

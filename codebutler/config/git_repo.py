@@ -44,8 +44,8 @@ _ENV = {
 ORDINARY_ID = 1000
 RUN_AS_USER = "run CodeButler as an ordinary user"
 ROOTS_OWN = (
-    "{repo} belongs to root, and agents do not run as root: give it to an ordinary user (chown -R 1000:1000 {repo}), or better, "
-    + RUN_AS_USER
+    "{repo} belongs to root, and agents do not run as root: give it to an ordinary user "
+    "(chown -R 1000:1000 {repo}), or better, " + RUN_AS_USER
 )
 BARRED = (
     "agents run as user {uid}, who cannot reach {path}: {barrier} is closed to other users; "

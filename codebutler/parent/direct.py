@@ -236,8 +236,8 @@ def chosen(card: MessageRef, name: str) -> Update:
 def down(name: str) -> str:
     """For a repository whose worker keeps failing."""
     return (
-        f"⚠️ **{plain(name)}** cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
-        "why. What you write is kept and answered later."
+        f"⚠️ **{plain(name)}** cannot answer now, because its worker keeps failing: see `codebutler logs` on its "
+        "machine. Your messages are kept and answered later."
     )
 
 

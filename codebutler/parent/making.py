@@ -35,10 +35,12 @@ BAD_SOURCE = (
     "below `newRepos.root` already"
 )
 WITH_LOGIN = (
-    "the address holds a name or a password: leave it out, the credentials of the machine's owner are used. If you "
-    "have sent a token, revoke it"
+    "the address contains a name or a password: leave it out, the machine's owner's credentials are used. If you "
+    "sent a token, revoke it"
 )
-OUTSIDE = "there is no repository with that path below `newRepos.root` (an address to clone from begins with https:// or ssh://)"
+OUTSIDE = (
+    "there is no repository with that path below `newRepos.root` (addresses to clone from begin with https:// or ssh://)"
+)
 
 
 T = TypeVar("T")
@@ -136,7 +138,7 @@ def _refuse_nested(entries: Sequence[RepoEntry], place: Path) -> None:
     for entry in entries:
         if place.is_relative_to(entry.path) or Path(entry.path).is_relative_to(place):
             raise CodeButlerError(
-                f"{place} and the repository {entry.name} lie within each other, where agents may write: "
+                f"{place} and the repository {entry.name} would be nested, and agents may write there: "
                 "choose another directory, or run `codebutler add-repo` on the machine"
             )
 

@@ -151,7 +151,7 @@ class Operator:
             if each.entry.name == name:
                 return Failed(text=each.problem)
         known = ", ".join(served.entry.name for served in table.served) or "none"
-        return Failed(text=f"no repository is served under the name {name!r}; served: {known}")
+        return Failed(text=f"no repository named {name!r} is served; served: {known}")
 
 
 class ParentStatus:

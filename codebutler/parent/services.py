@@ -40,8 +40,8 @@ from codebutler.text.markup import plain
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
 NO_AUDIT = "⚠️ The audit log cannot be written (see `codebutler logs`)."
 FETCHED = (
-    "Messages since then are fetched again from the channel's history; a slash command or a click may have to be "
-    "repeated."
+    "I fetch messages since then again from the channel's history; repeat slash commands and clicks that had no "
+    "effect."
 )
 GONE = "Please resend messages since then that got no answer."
 NOTHING_STARTS = "Current runs continue; nothing new starts until this is fixed."

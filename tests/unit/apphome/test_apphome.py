@@ -319,7 +319,7 @@ async def test_readers_and_turns_outlive_a_restart() -> None:
         home.changed()
         await slack.passes()
     assert [user for user, _ in slack.published] == ["U1", "U1"]
-    assert "Interrupted, continue or drop it" in slack.published[1][1]
+    assert "Interrupted: continue or drop it" in slack.published[1][1]
 
 
 @pytest.mark.parametrize("fault", [ChatRateLimitedError(7.0), ChatError("fatal_error")])

@@ -224,7 +224,7 @@ def test_a_home_is_a_gateways_or_a_hosts(tmp_path: Path) -> None:
         ({"name": "laptop", "color": "red"}, "color"),
         ({"name": "laptop", "replicas": 9}, "replicas"),
         ({"name": "laptop", "seed": ""}, "no credential: `codebutler host join`"),
-        ({"name": "laptop", "servers": ["nats://10.0.0.1:4222"]}, "unencrypted over the network: use tls://"),
+        ({"name": "laptop", "servers": ["nats://10.0.0.1:4222"]}, "over the network unencrypted: use tls://"),
         ({"name": "laptop", "servers": ["nats://127.0.0.1:1", "tls://a.example:1"]}, "all of them"),
         ({"name": "laptop", "servers": ["http://a.example"]}, "not an address such as"),
     ],
