@@ -110,7 +110,8 @@ def stop(
 
 def adopt(
     session: Annotated[
-        str, typer.Argument(help="A session ID or its first characters. If omitted, lists the sessions and asks.")
+        str,
+        typer.Argument(help="A session ID or its first characters. If omitted, lists the sessions and asks."),
     ] = "",
     repo: Annotated[
         str,

@@ -43,7 +43,9 @@ def status(
             raise
         raise CodeButlerError("this gateway is on standby: run this at the active one") from None
     if "cluster" not in told:
-        raise CodeButlerError("no gateway is running here: run this on the machine where `codebutler gateway` runs")
+        raise CodeButlerError(
+            "no gateway is running here: run this on the machine where `codebutler gateway` runs"
+        )
     shown = {**told["cluster"], "repos": told["repos"]}
     if as_json:
         print_json(shown)
@@ -59,7 +61,9 @@ def status(
 @app.command("move")
 def move(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
-    host: Annotated[str, typer.Argument(help="The host to move it to; the repository must be registered there.")],
+    host: Annotated[
+        str, typer.Argument(help="The host to move it to; the repository must be registered there.")
+    ],
     force: Annotated[bool, typer.Option("--force", help="Do not wait for running work.")] = False,
 ) -> None:
     """Move a repository to another host: sends `!move HOST` in its channel, and prints the answer."""

@@ -51,7 +51,9 @@ def join(
     need_cluster()
     where = home()
     if (where.root / NAME).exists() and not is_host(where):
-        raise ConfigError(f"{where.root} is a gateway's home: a host needs another home (set CODEBUTLER_HOME)")
+        raise ConfigError(
+            f"{where.root} is a gateway's home: a host needs another home (set CODEBUTLER_HOME)"
+        )
     membership = membership_in(token or _read_token())
     membership = replace(
         membership,

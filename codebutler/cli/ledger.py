@@ -46,7 +46,8 @@ HEADER = (
 
 def ledger(
     since: Annotated[
-        str, typer.Option("--since", metavar="DAY", help="The first day: 2026-02-14, or 7d for the last week.")
+        str,
+        typer.Option("--since", metavar="DAY", help="The first day: 2026-02-14, or 7d for the last week."),
     ] = DEFAULT,
     until: Annotated[str, typer.Option("--until", metavar="DAY", help="The last day, inclusive.")] = "",
     repo: Annotated[

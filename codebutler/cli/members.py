@@ -84,9 +84,7 @@ def create(
         f"Next: start it so, then `codebutler cluster invite HOST` for each machine. {AUTHORITY} stays here."
     )
     if client_pem:
-        notice(
-            f"Set clientCertificate and clientKey in {where.root / NAME}: this gateway needs them too."
-        )
+        notice(f"Set clientCertificate and clientKey in {where.root / NAME}: this gateway needs them too.")
 
 
 def invite(

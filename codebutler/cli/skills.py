@@ -99,7 +99,9 @@ def info(
 def disable(name: Annotated[str, SKILL]) -> None:
     """Disable a skill for all repositories."""
     if not is_name(name):
-        raise typer.BadParameter("a skill's name is lower-case letters, digits and dashes, such as review-diff")
+        raise typer.BadParameter(
+            "a skill's name is lower-case letters, digits and dashes, such as review-diff"
+        )
     _check_known(name)
     _switch(name, off=True)
     say(f"Disabled {name}.")
@@ -125,7 +127,9 @@ def create(
 ) -> None:
     """Create a skill: a file to fill in."""
     if not is_name(name):
-        raise typer.BadParameter("a skill's name is lower-case letters, digits and dashes, such as review-diff")
+        raise typer.BadParameter(
+            "a skill's name is lower-case letters, digits and dashes, such as review-diff"
+        )
     if repo:
         paths = RepoPaths(Path(repository(repo).path))
         with prepare(paths):

@@ -89,7 +89,9 @@ def _span(seconds: float) -> str:
 
 def dashboard(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print its address and a one-time link as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print its address and a one-time link as JSON.")
+    ] = False,
 ) -> None:
     """Open the dashboard in a browser. The link works once; the page then stays signed in."""
     reply = asked(DashboardRequest(), DashboardReply)

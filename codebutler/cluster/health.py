@@ -44,7 +44,11 @@ async def _gateways(home: Home, clock: Clock) -> list[Finding]:
         authority = read_authority(home)
     except ConfigError:
         found.append(
-            warn(AREA, "servers", "their settings can be checked only at the gateway where the cluster was created")
+            warn(
+                AREA,
+                "servers",
+                "their settings can be checked only at the gateway where the cluster was created",
+            )
         )
     else:
         system = authority.of_system(int(clock.now().timestamp()))

@@ -245,7 +245,9 @@ class HostLink:
         if message.epoch < self._standing.gateway_epoch and not await self._is_wanted(message):
             return
         if message.event.channel != self._served[message.repo].channel_id:
-            log.warning("refused an event of %s for %s: it is not its channel", message.event.channel, message.repo)
+            log.warning(
+                "refused an event of %s for %s: it is not its channel", message.event.channel, message.repo
+            )
             return
         stored = self._services.stored(seq)
         event = self._dated(message)

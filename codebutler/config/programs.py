@@ -141,7 +141,9 @@ def pattern_fault(pattern: str) -> str:
         _compiled(pattern)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
-        return f"expected a regular expression in RE2 syntax, without look-around and back-references ({reason})"
+        return (
+            f"expected a regular expression in RE2 syntax, without look-around and back-references ({reason})"
+        )
     return ""
 
 

@@ -161,7 +161,9 @@ def check_system(system: OperatingSystem) -> Iterator[Finding]:
     if system.untried:
         parts = ", ".join(each.part for each in system.untried)
         yield warn(
-            "system", system.name, f"tested on Linux only, untested on this system: {parts}. See {UNTRIED_PAGE}"
+            "system",
+            system.name,
+            f"tested on Linux only, untested on this system: {parts}. See {UNTRIED_PAGE}",
         )
 
 

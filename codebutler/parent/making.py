@@ -38,9 +38,7 @@ WITH_LOGIN = (
     "the address contains a name or a password: leave it out, the machine's owner's credentials are used. If you "
     "sent a token, revoke it"
 )
-OUTSIDE = (
-    "there is no repository with that path below `newRepos.root` (addresses to clone from begin with https:// or ssh://)"
-)
+OUTSIDE = "there is no repository with that path below `newRepos.root` (addresses to clone from begin with https:// or ssh://)"
 
 
 T = TypeVar("T")

@@ -153,7 +153,7 @@ async def test_n04_nobody_else_and_nothing_half(tmp_path: Path, git_repo: Path) 
         await built.answer(channel, ts, "newRepos.allow")
         await built.run("config", "set", "newRepos.allow", json.dumps([person.id]))
         for words, told in (
-            ("!new taken", "a channel of that name exists already"),
+            ("!new taken", "a channel with that name already exists"),
             ("!new shop ext::sh", "not an address to clone from"),
             ("!new shop ../../etc", "no repository with that path"),
             ("!new shop https://user:geheim@example.org/shop.git", "revoke it"),

@@ -232,7 +232,9 @@ async def test_from_a_host_that_is_away_it_moves_by_force_and_that_one_is_fenced
             "no",
             "no",
         ]
-        await until(lambda: [each for each in lead.posts if "had accepted and not finished stays there" in each])
+        await until(
+            lambda: [each for each in lead.posts if "had accepted and not finished stays there" in each]
+        )
         sent = list(lead.opened.services.sent)
         (await laptop.spawner.worker()).say(Send(op_id="late", operation=Post(message=said("too late"))))
         async with host(server, spawner=laptop.spawner):  # it wakes, and is told of no repository

@@ -269,7 +269,7 @@ class RunningTurn:
         else:
             line = "The agent ended without a result: ask again."
             if error := drive.exception():
-                self._runtime.log("ERR", f"turn {self.row.id} broke: {error!r}")
+                self._runtime.log("ERR", f"run {self.row.id} failed: {error!r}")
                 line = NO_FILES if getattr(error, "errno", 0) in (EMFILE, ENFILE) else BROKEN
             finished = Finished(ok=False, text=line, reason="failed")
         if finished.usage == Usage():

@@ -39,13 +39,13 @@ PICTURE = "Look at the attached picture. Which colour is it? Answer with that on
 MCP = f"Call the tool {PUSH_TOOL} once, with why = TEST. Then answer READY."
 STEPS: Mapping[str, str] = MappingProxyType(
     {
-        "remember": "answer, and what it costs",
+        "remember": "answer, and report its cost",
         "write": "resume, and use a tool",
-        "deny": "take a no",
+        "deny": "accept a refusal",
         "plan": "change nothing in plan mode",
         "stop": "stop",
         "kill": "be killed",
-        "recall": "resume after that",
+        "recall": "resume after being killed",
         "image": "see a picture",
         "mcp": "use an MCP server",
     }
@@ -130,7 +130,7 @@ class Trial:
                 if turn.fresh
                 else _broken(turn, "it did not know what an earlier turn had said")
             )
-            self._put("resume", "no", text, "Each message must say all that matters, or use another agent.")
+            self._put("resume", "no", text, "Repeat what matters in each message, or use another agent.")
         if written:
             self._put("tools", "yes", "it wrote a file")
         elif turn.tools:
@@ -224,7 +224,7 @@ class Trial:
 
     async def _mcp(self) -> None:
         if not server():
-            self._put("mcp", "not tried", "the server that we try needs Perl", "Install Perl.")
+            self._put("mcp", "not tried", "our test server needs Perl", "Install Perl.")
             return
         turn = await self.trier.turn(MCP)
         calls = [used for used in turn.tools if asks_to_push(used.name)]
