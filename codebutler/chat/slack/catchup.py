@@ -237,7 +237,7 @@ class CatchUp:
                     break
                 except StoreError as error:
                     failures += 1
-                    log.warning("catching up in %s waits for disk space: %s", self._name(channel), error)
+                    log.warning("catching up in %s is waiting for disk space: %s", self._name(channel), error)
                     await self._history.pause(failures)
                 except ChatError as error:
                     log.warning("cannot catch up in %s: %s", self._name(channel), error)
