@@ -125,7 +125,7 @@ def _missing(row: AgentResult, width: int) -> Iterator[str]:
     repos = f", as in {', '.join(row.repos)}" if any(row.repos) else ""
     cost = f", ${row.cost_usd:.2f}" if row.cost_usd else ""
     yield ""
-    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} turns{cost}"), width)
+    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} runs{cost}"), width)
     for cell in row.cells:
         if cell.state != "yes":
             first, *rest = wrapped(_told(cell), max(width - 4, 20))

@@ -20,7 +20,7 @@ _OURS: Mapping[str, AgentKind] = MappingProxyType(
 )
 _NO_MODES = "CodeButler knows no read-only mode of it"
 _PRINTS = "a program that only prints its answer"
-_FORGETS = "its `args` have no {session}, so each turn is given the conversation's record"
+_FORGETS = "its `args` have no {session}, so each run is given the conversation's record"
 _ALWAYS: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
     {
         "native": {"image": "it reads text only", "mcp": "it has its own tools"},

@@ -110,7 +110,7 @@ class Trial:
         self._put("answer", "yes", f"in {turn.took_s:.1f} s")
         usage = turn.finished.usage if turn.finished else None
         if usage is not None and usage.cost_usd is not None:
-            self._put("cost", "yes", f"${usage.cost_usd:.4f} for the first turn")
+            self._put("cost", "yes", f"${usage.cost_usd:.4f} for the first run")
         elif usage is not None and usage.input_tokens:
             text = f"it reports tokens ({usage.input_tokens} in, {usage.output_tokens} out), but no price"
             named = self.subject.kind in ("kimi", "native")
@@ -123,12 +123,12 @@ class Trial:
         turn = await self.trier.turn(WRITE, session=self.first)
         written = _content(self.trier.repo, "word.txt")
         if self.word in written or self.word in turn.text:
-            self._put("resume", "yes", "it knew what an earlier turn had said")
+            self._put("resume", "yes", "it knew what an earlier run had said")
         else:
             text = (
                 "its session was lost"
                 if turn.fresh
-                else _broken(turn, "it did not know what an earlier turn had said")
+                else _broken(turn, "it did not know what an earlier run had said")
             )
             self._put("resume", "no", text, "Repeat what matters in each message, or use another agent.")
         if written:
@@ -194,7 +194,7 @@ class Trial:
         text = (
             "its session was lost"
             if turn.fresh
-            else _broken(turn, "it did not know what an earlier turn had said")
+            else _broken(turn, "it did not know what an earlier run had said")
         )
         self._put("resume-after-kill", "no", text, "After a crash, repeat what matters.")
 
