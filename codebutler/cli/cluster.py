@@ -50,7 +50,7 @@ def status(
     if as_json:
         print_json(shown)
         return
-    say(f"epoch {shown['epoch']}, {told['outbox']['pending']} to be sent")
+    say(f"epoch {shown['epoch']}, {told['outbox']['pending']} in the outbox")
     print_table(("GATEWAY", "VERSION", "ROLE", "SEEN"), [_gateway(each) for each in shown["gateways"]])
     print_table(
         ("HOST", "VERSION", "STATE", "SEEN", "PENDING", "OUTBOX"), [_host(each) for each in shown["hosts"]]

@@ -81,7 +81,8 @@ def create(
         place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
         say(f"cd {folder} && nats-server -c nats.conf{place}")
     notice(
-        f"Next: start it so, then `codebutler cluster invite HOST` for each machine. {AUTHORITY} stays here."
+        "Next: start the servers like this, then `codebutler cluster invite HOST` for each machine. "
+        f"Keep {AUTHORITY} here."
     )
     if client_pem:
         notice(f"Set clientCertificate and clientKey in {where.root / NAME}: this gateway needs them too.")

@@ -301,7 +301,7 @@ class HostWorkers:
             try:
                 await self._services.settle(entry.seq)
             except CodeButlerError as error:
-                log.warning("event %d stays in the inbox: %s", entry.seq, error)
+                log.warning("event %d stays in the journal: %s", entry.seq, error)
             remote.known.discard(entry.seq)
 
     async def _prepare(self, host: str, repo: str, turn: asyncio.Semaphore | None = None) -> None:

@@ -30,7 +30,7 @@ ALL = (
     Word(
         "status",
         "show what is running and what is waiting",
-        more="Shows the agent and its model, unfinished runs, today's usage, and the sandbox.",
+        more="With the agent and its model, unfinished runs, today's usage, and the sandbox.",
         direct="direct.status",
         handler="showing.status",
     ),
