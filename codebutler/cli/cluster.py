@@ -64,7 +64,7 @@ def move(
     host: Annotated[
         str, typer.Argument(help="The host to move it to; the repository must be registered there.")
     ],
-    force: Annotated[bool, typer.Option("--force", help="Do not wait for running work.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for running agents.")] = False,
 ) -> None:
     """Move a repository to another host: sends `!move HOST` in its channel, and prints the answer."""
     send(repo, f"!move {host}{' force' if force else ''}", wait=True)

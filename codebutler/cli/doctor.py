@@ -50,7 +50,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
     live: Annotated[
         bool,
-        typer.Option("--live", help="Also test what each ready agent can do, in up to nine short runs each."),
+        typer.Option("--live", help="Also try what each ready agent can do, in up to nine short runs each."),
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Also show the checks that passed.")] = False,
     bundle: Annotated[

@@ -121,7 +121,7 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
 def copy(
     old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")],
 ) -> None:
-    """Copy this cluster's data from its previous NATS servers to the new ones, such as from one to three."""
+    """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
     need_cluster()
     from codebutler.cluster.copying import copied
 
@@ -130,11 +130,11 @@ def copy(
     count = sum(found.values())
     streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
     say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
-    notice("Next: shut down the previous servers, invite each host again, and start the gateway.")
+    notice("Next: stop the old servers for good, invite each host again, and start the gateway.")
 
 
 def remove(host: Annotated[str, HOST]) -> None:
-    """Remove a host: disconnect it, refuse its credential, and drop the messages that wait for it."""
+    """Remove a machine: close its connection, refuse its credential, and drop the messages that wait for it."""
     need_cluster()
     _check(host)
     removed, is_announced = asyncio.run(_removed(home(), host))

@@ -73,7 +73,7 @@ ALL = (
         "resume interrupted or stopped work",
         "[SESSION]",
         r"|[\w-]{6,100}",
-        "In a thread, resumes its last run. Outside threads, offers the newest ones. With the ID of a Claude "
+        "In a thread, resumes its last run. Outside threads, lets you choose from the newest. With the ID of a Claude "
         "Code or Kimi Code session started in a terminal, opens a thread that continues it.",
         shown=True,
         handler="runs.resume",
@@ -83,8 +83,8 @@ ALL = (
     Word(
         "terminal",
         "continue this conversation in a terminal",
-        more="In a thread, shows the command that continues its session on the machine. Outside threads, lists "
-        "the sessions started in a terminal in this repository.",
+        more="In a thread, shows the command that continues its session on the machine. Outside threads, lists the "
+        "sessions started in a terminal in this repository.",
         may="continue",
     ),
     Word(
@@ -99,8 +99,8 @@ ALL = (
         "stop running and cancel queued work",
         "[all]",
         "(all)?",
-        "In a thread, the work of that thread. With `all`, or outside threads, everything in the channel. "
-        "You can continue a stopped conversation.",
+        "In a thread, only there. With `all`, or outside threads, in the whole channel. You can continue a stopped "
+        "conversation.",
         handler="runs.stop",
     ),
     Word(
@@ -114,7 +114,7 @@ ALL = (
     Word(
         "output",
         "repeat the full answer",
-        more="The full text of the last run in the thread, or of the channel; as a file if it is long.",
+        more="Posts the full text of the last run in the thread, or in the channel; as a file if it is long.",
         handler="showing.output",
     ),
     Word(
@@ -122,9 +122,9 @@ ALL = (
         "choose this thread's agent, or give the built-in one a task",
         "[NAME | TASK]",
         ".*",
-        "With `!agent NAME`, NAME answers here from now on; `!agent default` goes back; `!agent` alone shows the "
-        "current agent and the available ones. `!agent TASK`, with several words, is the same as `agent: TASK`: the "
-        "built-in agent works on its own over many steps, and shows its plan.",
+        "`!agent NAME` makes that agent answer here from now on; `!agent default` goes back; `!agent` alone shows "
+        "which one answers, and which are available. `!agent TASK`, with several words, is the same as `agent: TASK`: "
+        "the built-in agent works on it in many steps, and shows its plan.",
         prefix="agent",
         chooses=True,
         handler="choosing.agent",
@@ -135,7 +135,7 @@ ALL = (
         "choose this thread's model",
         "[NAME]",
         r"|\S+",
-        "Without a name, shows the model of the agent that answers here; `default` goes back to the configured one.",
+        "For the agent that answers here. Without NAME, shows the model; `default` goes back to the configured one.",
         handler="choosing.model",
     ),
     Word(
@@ -198,7 +198,7 @@ ALL = (
         "send a message at a set time",
         "[DATE] 18:00 TEXT",
         r".+",
-        "In the machine's time zone.",
+        "In the machine's local time.",
         shown=True,
         handler="schedule.at",
         runs="parent",
@@ -286,8 +286,8 @@ ALL = (
         "[AGENT AGENT:] TASK",
         ".+",
         "The same as `race: TASK`. Each works in its own worktree, the repository's checks run on both, and one "
-        "card compares them: *Pick* merges one and removes the other. Without AGENT: the default one and the next that "
-        "is ready.",
+        "card compares them: *Pick* merges one and removes the other. Without AGENT, the default agent and the next "
+        "one that is ready.",
         shown=True,
         colon=True,
     ),
@@ -295,7 +295,7 @@ ALL = (
         "checks",
         "run the repository's checks",
         more="Those in `checks` in the configuration, otherwise `make check`, `make test`, `npm test` or `pytest`, "
-        "whichever the repository has. With `authorization.rules`, the prefix `checks` allows it.",
+        "whichever the repository has. With `authorization.rules`, a rule must allow the prefix `checks`.",
         prefix="checks",
         text="checks",
         shown=True,
@@ -308,7 +308,7 @@ ALL = (
         "(force)?",
         "The machine pushes with its owner's credentials; agents never do. Commits on a protected "
         "branch go to a new branch. `force` replaces only what CodeButler pushed there before. With "
-        "`authorization.rules`, the prefix `push` allows it.",
+        "`authorization.rules`, a rule must allow the prefix `push`.",
         shown=True,
         may="push",
         handler="forge.push",
@@ -330,7 +330,7 @@ ALL = (
         r"|[a-z0-9][a-z0-9-]{0,31}(\s+(--)?force)?",
         "In a cluster. Without HOST, lists the hosts and which of them have the repository. Running work ends first, "
         "and new messages wait for the new host; sessions and uncommitted work stay on the old one's disk. `force` "
-        "does not wait, for example if the old host is away. With `authorization.rules`, the prefix `move` allows it.",
+        "does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix `move`.",
         shown=True,
         may="move",
         runs="parent",
@@ -340,7 +340,8 @@ ALL = (
         "create a repository with its own channel",
         "NAME [URL | PATH]",
         r"[a-z0-9][\w.-]{0,63}(\s+\S+)?",
-        "An empty one, a clone of URL, or the one at PATH in `newRepos.root`; invites you. Needs `newRepos.allow`.",
+        "It is empty, a clone of URL, or the repository at PATH in `newRepos.root`; you are invited to the channel. "
+        "Only for people in `newRepos.allow`.",
         shown=True,
         may="new",
         runs="parent",
