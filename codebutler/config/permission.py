@@ -218,5 +218,5 @@ def _unruled(needs: Needs, place: Where) -> Decision:
     """For a person who may do other things, or the same elsewhere."""
     is_named = needs.rule == "agent" and place.prefixes != ANY_AGENT
     what = needs.what or (f"use `{place.prefixes[-1]}:`" if is_named else "do that")
-    told = f"You are not authorized to {what} here: its owner can allow it in `authorization.rules`."
+    told = f"You are not authorized to {what} here: the owner can allow it in `authorization.rules`."
     return Decision(allowed=False, reason="no rule allows it", told=told)
