@@ -112,4 +112,6 @@ def _own_shell() -> Shell:
     for shell in get_args(Shell):
         if shell == name:
             return shell  # type: ignore[no-any-return]  # the library has no types
-    raise CodeButlerError(f"no completion for {name or 'an unknown shell'}: choose one of {', '.join(SCRIPTS)}")
+    raise CodeButlerError(
+        f"no completion for {name or 'an unknown shell'}: choose one of {', '.join(SCRIPTS)}"
+    )

@@ -40,7 +40,7 @@ def host(ctx: typer.Context) -> None:
 @app.command()
 def join(
     token: Annotated[
-        str, typer.Argument(help="The token. Better omit it: it is then prompted for, or read from stdin.")
+        str, typer.Argument(help="The token. If omitted (safer), it is prompted for, or read from stdin.")
     ] = "",
     certificate: Annotated[
         Path | None, typer.Option(help="This machine's certificate (PEM), if the servers require one.")

@@ -45,7 +45,7 @@ class Rejections:
                 "with the folders that `codebutler cluster create` wrote, or copy the cluster.json that it wrote"
             )
         return ConfigError(
-            f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again: "
+            f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again; "
             "get a new token (`codebutler cluster invite`), and run `codebutler host join`"
         )
 

@@ -246,7 +246,9 @@ class HostLink:
             return
         if message.event.channel != self._served[message.repo].channel_id:
             log.warning(
-                "refused an event of %s for %s, which has another channel", message.event.channel, message.repo
+                "refused an event of %s for %s, which has another channel",
+                message.event.channel,
+                message.repo,
             )
             return
         stored = self._services.stored(seq)

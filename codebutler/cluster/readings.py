@@ -165,7 +165,7 @@ def _server(body: bytes, here: datetime, lacks: Mapping[str, str]) -> ServerFact
         max_payload_bytes=answer.data.max_payload,
         stores=settings is not None,
         is_synced=settings is not None and settings.sync_always,
-        lacks=lacks.get(answer.server.name, "no reason given"),
+        lacks=lacks.get(answer.server.name, "it does not say which"),
     )
 
 

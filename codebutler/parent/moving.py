@@ -134,7 +134,7 @@ class RepoMoves:
         reached("move.noted")
         self._begin(mover, name)
         how = "without waiting for running work" if wanted.force else "once nothing is running or waiting"
-        return f"Moving {code(name)} from {old} to {new}, {how} on {old}. I post here when it is done."
+        return f"Moving {code(name)} from {old} to {new}, {how} on {old}. The channel gets a message when it is done."
 
     async def _stay(self, kept: Kept[RepoHosts], mover: Mover, name: str, old: str) -> str:
         await self._end(name)

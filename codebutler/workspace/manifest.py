@@ -127,4 +127,6 @@ def _read(manifest: str) -> _Manifest:
         return msgspec.yaml.decode(manifest, type=_Manifest)
     except msgspec.DecodeError as error:
         why = str(error).splitlines()[0]
-        raise CodeButlerError(f"not an app manifest ({why}): export it from your app's page at Slack") from None
+        raise CodeButlerError(
+            f"not an app manifest ({why}): export it from your app's page at Slack"
+        ) from None

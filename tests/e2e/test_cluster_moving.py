@@ -83,7 +83,7 @@ async def test_k12_a_move_outlives_its_gateway(tmp_path: Path, git_repo: Path) -
         listed = await built.say(channel, "!move")
         await built.answer(channel, listed, "tower: also has it")
         moving = await built.say(channel, "!move tower")
-        await built.answer(channel, moving, "I post here when it is done")
+        await built.answer(channel, moving, "The channel gets a message when it is done")
         asked = await built.say(channel, ASKED)
         await made.gateway.end(signal.SIGKILL)
         await made.standby.says("slack connected")
