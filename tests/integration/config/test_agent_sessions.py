@@ -79,7 +79,7 @@ def test_a_session_is_named_by_the_beginning_of_its_id(home: Path, repo: Path) -
     with pytest.raises(CodeButlerError, match="give more of the ID"):
         find_session(home, repo, CLAUDE_ID[:8])
     for named in (CLAUDE_ID[:4], "bbbbbbbb", "../../etc/passwd", "", "session_"):
-        with pytest.raises(CodeButlerError, match="`codebutler adopt`, run there, lists them"):
+        with pytest.raises(CodeButlerError, match="run `codebutler adopt` there to list them"):
             find_session(home, repo, named)
 
 

@@ -241,7 +241,7 @@ async def test_a_journal_that_cannot_be_put_back_accepts_nothing_until_it_can(tm
         for _ in range(2):
             with pytest.raises(StoreError, match="messages are refused until this is fixed"):
                 await journal.append(a_message(1), Prompt(text="x"))
-        assert "cannot be written again" in journal.trouble
+        assert "cannot be recreated" in journal.trouble
         home.mkdir()
         assert await journal.append(a_message(1), Prompt(text="x"))
         assert journal.trouble == ""

@@ -33,7 +33,7 @@ def test_three_servers_that_are_well() -> None:
         ({"max_payload_bytes": 2**20}, "FAIL", "max_payload is 1048576: set it to 8388608"),
         ({"is_synced": False}, "FAIL", "set `sync_interval: always`"),
         ({"lacks": "JetStream is still recovering meta layer"}, "warn", "does not have all data yet"),
-        ({"ahead_s": -61.0}, "warn", "61 s behind this machine's: set both by NTP"),
+        ({"ahead_s": -61.0}, "warn", "61 s behind this machine's: synchronise both with NTP"),
         ({"ahead_s": 3.0}, "warn", "3 s ahead of"),
         ({"ahead_s": 1.0}, "ok", ""),
     ],

@@ -203,7 +203,7 @@ def membership(tmp_path: Path, **values: object) -> Home:
 
 def test_a_home_is_a_gateways_or_a_hosts(tmp_path: Path) -> None:
     assert not is_host(Home(tmp_path))
-    with pytest.raises(ConfigError, match=r"there is no .*cluster\.json"):
+    with pytest.raises(ConfigError, match=r"cluster\.json does not exist"):
         read_membership(Home(tmp_path), gateway=True)
     home = membership(tmp_path, name="gateway")
     assert not is_host(home)
