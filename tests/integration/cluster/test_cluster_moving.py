@@ -160,7 +160,7 @@ async def test_what_runs_ends_first_and_what_is_new_waits_for_the_new_host(tmp_p
         ]
         lead.deliver(12, 12)
         await until(lambda: tower.taken("message 12"))
-        assert await lead.say("tower", "k2") == "`shop` is on tower already."
+        assert await lead.say("tower", "k2") == "`shop` is already on tower."
 
 
 @pytest.mark.timeout(180)
@@ -274,7 +274,7 @@ async def test_a_move_that_cannot_be_is_refused_in_a_line(tmp_path: Path) -> Non
         await laptop.spawner.worker()
         await knows(lead, "laptop", "tower")
         assert "You are not authorized" in await lead.say("tower", user="U99")
-        assert await lead.say("laptop") == "`shop` is on laptop already."
+        assert await lead.say("laptop") == "`shop` is already on laptop."
         assert await lead.say("desk") == "Unknown host desk. Known hosts: laptop, tower."
         beat = replace(lead.opened.hosts._fleet._beats["tower"], has=("tools",))
         lead.opened.hosts._fleet.heard("tower", beat, ())

@@ -53,7 +53,7 @@ NO_CHECKS = Command(name=CHECKS)
 """The prompt that replaces a request for checks when there are none."""
 COMMIT_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!commit`."
 NOTHING_TO_COMMIT = "Nothing to commit: the run's changes are already in the last commit."
-NO_RUN_TO_COMMIT = "Nothing to commit here: no run has changed a file that git does not ignore."
+NO_RUN_TO_COMMIT = "There is nothing to commit here: no run has changed a file that git does not ignore."
 NOT_RECORDED = (
     "❌ Not committed. The last run's changes were not recorded, probably because CodeButler stopped before the "
     "run ended. `!diff` shows what has changed; commit it on the machine with `git commit`."
