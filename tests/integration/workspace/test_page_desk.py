@@ -114,7 +114,7 @@ async def test_a_message_is_found_by_its_words_and_shown_in_its_thread(stage: St
         await expect(page.locator("#replies .message.found")).to_contain_text("the lighthouse keeper")
         await page.keyboard.press("Control+k")
         await page.get_by_role("combobox", name="Jump or search").fill("no such words")
-        await expect(page.get_by_role("dialog")).to_contain_text("No message has")
+        await expect(page.get_by_role("dialog")).to_contain_text("No message contains")
 
 
 async def test_one_acts_as_a_stranger_as_a_bot_and_as_oneself_again(stage: Stage) -> None:
