@@ -34,7 +34,7 @@ def optional(data: Mapping[str, Any], name: str) -> str:
     """The text under ``name``, cleaned; "" if it is missing. Raises PayloadError for another type."""
     value = data.get(name)
     if value is not None and not isinstance(value, str):
-        raise PayloadError(f"a payload whose {name} is no text")
+        raise PayloadError(f"a payload whose {name} is not text")
     return clean(value or "")
 
 

@@ -233,7 +233,7 @@ def _below(question: Question, room: int, still_open: int, *, first: bool) -> li
     ways = "Answer"
     if question.options:
         ways = "Choose one or more, or answer" if question.several else "Choose one, or answer"
-    which = " What you write answers this question." if still_open > 1 else ""
+    which = " Your message answers this question." if still_open > 1 else ""
     return [*explained, f"{ways} in your own words here.{which}"]
 
 

@@ -30,7 +30,7 @@ from codebutler.protocol.control import (
 
 PATIENCE_S = 5.0
 MOST_PAST = 200
-NOT_ACCEPTED = "the message was {}: its thread says why, and so does `codebutler audit`"
+NOT_ACCEPTED = "the message was {}: see its thread, or `codebutler audit`"
 KEPT = "{} is not running ({}); your message is kept until it is"
 
 
@@ -205,9 +205,7 @@ class Chat:
             done, _ = await asyncio.wait((posting,), timeout=self._patience_s)
             if not done:
                 why = self._speaker.trouble(self._served)
-                listener.replies.put_nowait(
-                    Said(text=f"⏳ {why}; your message is sent as soon as it can be.")
-                )
+                listener.replies.put_nowait(Said(text=f"⏳ {why}; your message is sent as soon as possible."))
             return await posting
         finally:
             posting.cancel()

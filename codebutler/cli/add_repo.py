@@ -57,7 +57,7 @@ def run(
     agent: Annotated[str, typer.Option(help="The agent that answers plain messages.")] = "",
     **chats: object,
 ) -> None:
-    """Give a repository a channel, register it, and trust its config as it is now."""
+    """Register a repository, give it a channel, and trust its current configuration."""
     # Check everything that may be refused before changing anything; the chat's own refusal comes last.
     given = given_to({each: each.place_options for each in platforms()}, chats)
     _refuse_several(given)
@@ -91,7 +91,7 @@ def _add_of_host(registry: Registry, path: str, name: str, given: Mapping[Platfo
     host, _, named = path.partition(":")
     entry = RepoEntry(name=name or named, path=f"{host}:{name or named}")
     if not HOST_NAME.fullmatch(host):
-        raise typer.BadParameter(f"{host} cannot be a host's name: use lower-case letters, digits and '-'")
+        raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
     add(registry.load(), entry)
     chosen = _chosen(registry, entry, NO_CHANNEL, given)
     home().ensure()
@@ -109,9 +109,9 @@ def _add_on_host(registry: Registry, entry: RepoEntry, agent: str) -> None:
     root = Path(entry.path)
     _refuse_unknown_agent(agent, current_layer(RepoPaths(root)))
     kept, foreign = register(registry, entry, _prepared_layer(root), "", agent)
-    say(f"Registered {entry.name} for {root}; its gateway has the channel.")
+    say(f"Registered {entry.name} for {root}; the gateway manages its channel.")
     _warn_of(kept, foreign, registry)
-    notice("Next: `codebutler host`, unless it runs: then it serves the repository within 10 seconds.")
+    notice("Next: `codebutler host`. If it is already running, it serves the repository within 10 seconds.")
 
 
 def _refuse_several(given: Mapping[Platform, Given]) -> None:
@@ -119,7 +119,7 @@ def _refuse_several(given: Mapping[Platform, Given]) -> None:
         *others, last = given
         flags = [option.flag for each in others for option in each.place_options]
         mine = " and ".join(option.flag for option in last.place_options if option.key in given[last])
-        raise typer.BadParameter(f"{mine} excludes {', '.join(flags[:-1])} and {flags[-1]}")
+        raise typer.BadParameter(f"{mine} cannot be combined with {', '.join(flags[:-1])} or {flags[-1]}")
 
 
 def _refuse_unknown_agent(name: str, layer: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ def _which(chats: Sequence[ChatName]) -> ChatName:
 def _warn_of(entry: RepoEntry, foreign: tuple[str, ...], registry: Registry) -> None:
     if foreign:
         warn(
-            f"git tracks its .codebutler/config.json, which sets {', '.join(foreign)}: ignored; "
+            f"ignoring {', '.join(foreign)} in .codebutler/config.json, because git tracks that file: "
             f"read it, then run `codebutler trust {entry.name}`"
         )
     _warn_of_foreign_jobs(entry, registry)
@@ -178,7 +178,7 @@ def _warn_of(entry: RepoEntry, foreign: tuple[str, ...], registry: Registry) -> 
 def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
     data = read_jobs(entry)
     if data is not None and (why := Provenance(registry).objection(entry, data)):
-        warn(f".codebutler/{JOBS_NAME} {why}; until then none of its jobs run")
+        warn(f".codebutler/{JOBS_NAME} {why}; until then, its jobs do not run")
 
 
 def _warn_of_skills(entry: RepoEntry) -> None:

@@ -67,7 +67,7 @@ def deny(
     _tell("Denied", everybody)
     _warn_of_own_lists()
     if not left:
-        notice("Nobody is allowed any more: nobody can use the agents.")
+        notice("The list is now empty: nobody can use the agents.")
 
 
 def _by_chat(users: list[str]) -> dict[Platform, list[str]]:
@@ -91,7 +91,7 @@ def _allowed_one(chat: Platform, config: Config, wanted: str) -> Person:
         if person.id in people:
             return person
         wanted = str(person)
-    raise CodeButlerError(f"{wanted} is not on the list: `codebutler allow` shows it")
+    raise CodeButlerError(f"{wanted} is not on the list: run `codebutler allow` to see it")
 
 
 def _key(section: type[ChatSection]) -> str:
@@ -102,7 +102,7 @@ def _known(chat: Platform, config: Config) -> list[Person]:
     try:
         return asyncio.run(chat.allowed(config))
     except ChatError as error:
-        warn(f"no names: {error}")
+        warn(f"cannot look up names: {error}")
         return [Person(id=user, names=()) for user in chat.section_in(config).allowed_ids]
 
 

@@ -42,7 +42,7 @@ class Row:
 COMMANDS: tuple[Row, ...] = (
     Row(
         "setup",
-        f"Connect to {' or '.join(PLATFORMS)}: tokens, and who may use it.",
+        f"Connect to {' or '.join(PLATFORMS)}: tokens and allowed users.",
         "codebutler.cli.setup:setup",
         "setup_options",
     ),
@@ -50,7 +50,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("deny", "Remove people from the list of allowed users.", "codebutler.cli.allow:deny"),
     Row(
         "add-repo",
-        "Give a repository a channel and register it.",
+        "Register a repository and give it a channel.",
         "codebutler.cli.add_repo:run",
         "place_options",
     ),
@@ -58,17 +58,17 @@ COMMANDS: tuple[Row, ...] = (
     Row(
         "remove-repo", "Stop serving a repository; its files stay.", "codebutler.cli.repositories:remove_repo"
     ),
-    Row("trust", "Trust a repository's configuration as it is now.", "codebutler.cli.repositories:trust"),
+    Row("trust", "Trust a repository's current configuration.", "codebutler.cli.repositories:trust"),
     Row("config", "Show or change the configuration.", "codebutler.cli.config:app"),
     Row("supervise", "Serve all registered repositories.", "codebutler.cli.serve:serve_repositories"),
     Row("gateway", "Serve repositories on other machines.", "codebutler.cli.serve:gateway"),
     Row("host", "Run this machine's agents for a gateway.", "codebutler.cli.host:app"),
-    Row("demo", "Try it in the browser: no account, no key.", "codebutler.cli.serve:demo"),
+    Row("demo", "Try it in the browser, without an account or a key.", "codebutler.cli.serve:demo"),
     Row("workspace", "Run the embedded chat workspace alone.", "codebutler.cli.serve:workspace"),
     Row("status", "Show what the running supervisor is doing.", "codebutler.cli.status:status"),
     Row("dashboard", "Open the dashboard in a browser.", "codebutler.cli.status:dashboard"),
     Row("send", "Send a message to a repository's agent.", "codebutler.cli.chat:send"),
-    Row("adopt", "Continue a terminal's session in the channel.", "codebutler.cli.chat:adopt"),
+    Row("adopt", "Continue a terminal session in the channel.", "codebutler.cli.chat:adopt"),
     Row("stop", "Stop the running work of a repository, or of all.", "codebutler.cli.chat:stop"),
     Row("chat", "Talk to a repository's agent in the terminal.", "codebutler.cli.chat:chat"),
     Row("logs", "Show the log, of all or of one repository.", "codebutler.cli.logs:logs"),
@@ -83,14 +83,14 @@ COMMANDS: tuple[Row, ...] = (
     Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.sandbox:app"),
     Row(
         "cluster",
-        "Show several machines, and configure the servers between them.",
+        "Manage a cluster of several machines.",
         "codebutler.cli.cluster:app",
     ),
     Row("doctor", "Check the installation and suggest fixes.", "codebutler.cli.doctor:run"),
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
     Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
-    Row("manifest", "Print what to set up in a chat beforehand.", "codebutler.cli.setup:manifest"),
+    Row("manifest", "Print what to create in a chat before `setup`.", "codebutler.cli.setup:manifest"),
 )
 
 

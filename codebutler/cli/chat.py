@@ -46,7 +46,7 @@ def chat(
 ) -> None:
     """Talk to a repository's agent here; its channel shows the conversation too.
 
-    At a terminal: Ctrl-C stops the run, or leaves if there is none; Ctrl-D leaves. A line that ends in a
+    At a terminal: Ctrl-C stops the run, or exits if there is none; Ctrl-D exits. A line that ends in a
     backslash, or an open ``` fence, continues on the next. Answer prompts by number or text.
 
     From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the run.
@@ -110,7 +110,8 @@ def stop(
 
 def adopt(
     session: Annotated[
-        str, typer.Argument(help="A session ID or its beginning; if omitted, lists them and asks.")
+        str,
+        typer.Argument(help="A session ID or its first characters. If omitted, lists the sessions and asks."),
     ] = "",
     repo: Annotated[
         str,
@@ -124,7 +125,7 @@ def adopt(
     """Continue a Claude Code or Kimi Code session, started in a terminal in this repository, in a thread of
     its channel.
 
-    Without an ID, list them, newest first, and ask which one.
+    Without an ID, list the sessions, newest first, and ask which one.
     """
     entry = repository(repo) if repo else _here()
     where = Path(entry.path)
@@ -143,7 +144,7 @@ def adopt(
         if is_interactive():
             _ask(entry, found)
         else:
-            say("Continue one in the channel with `codebutler adopt SESSION`.")
+            say("To continue one in the channel, run `codebutler adopt SESSION`.")
 
 
 def _here() -> RepoEntry:

@@ -17,12 +17,12 @@ from codebutler.protocol.control import StatusReply, StatusRequest
 from codebutler.supervisor.supervisor import is_held
 from codebutler.text.amounts import load
 
-app = App("Create a cluster of several machines, add and remove hosts, and show its state.")
+app = App("Create a cluster of several machines, add and remove hosts, and show their state.")
 
 
 @app.callback()
 def _group() -> None:
-    """Create a cluster of several machines, add and remove hosts, and show its state."""
+    """Create a cluster of several machines, add and remove hosts, and show their state."""
 
 
 app.command("create")(members.create)
@@ -41,14 +41,16 @@ def status(
     except NotRunningError:
         if not is_held(home().lock):
             raise
-        raise CodeButlerError("this gateway is on stand-by: ask the active one") from None
+        raise CodeButlerError("this gateway is on standby: run this at the active one") from None
     if "cluster" not in told:
-        raise CodeButlerError("no gateway runs here: ask on the machine where `codebutler gateway` runs")
+        raise CodeButlerError(
+            "no gateway is running here: run this on the machine where `codebutler gateway` runs"
+        )
     shown = {**told["cluster"], "repos": told["repos"]}
     if as_json:
         print_json(shown)
         return
-    say(f"epoch {shown['epoch']}, {told['outbox']['pending']} to be sent")
+    say(f"epoch {shown['epoch']}, {told['outbox']['pending']} in the outbox")
     print_table(("GATEWAY", "VERSION", "ROLE", "SEEN"), [_gateway(each) for each in shown["gateways"]])
     print_table(
         ("HOST", "VERSION", "STATE", "SEEN", "PENDING", "OUTBOX"), [_host(each) for each in shown["hosts"]]
@@ -59,15 +61,17 @@ def status(
 @app.command("move")
 def move(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
-    host: Annotated[str, typer.Argument(help="The host that has it, too.")],
-    force: Annotated[bool, typer.Option("--force", help="Do not wait for what runs there.")] = False,
+    host: Annotated[
+        str, typer.Argument(help="The host to move it to; the repository must be registered there.")
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for running agents.")] = False,
 ) -> None:
-    """Move a repository to another host: says `!move HOST` in its channel, and prints the answer."""
+    """Move a repository to another host: sends `!move HOST` in its channel, and prints the answer."""
     send(repo, f"!move {host}{' force' if force else ''}", wait=True)
 
 
 def _gateway(row: dict[str, Any]) -> tuple[str, ...]:
-    return row["machine"], row["version"], "leads" if row["leads"] else "stands by", _moment(row["seen"])
+    return row["machine"], row["version"], "active" if row["leads"] else "standby", _moment(row["seen"])
 
 
 def _host(row: dict[str, Any]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ SCRIPTS: dict[Shell, str] = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 def run(
     shell: Annotated[Shell | None, typer.Argument(help="The shell; defaults to the one in $SHELL.")] = None,
     install: Annotated[
-        bool, typer.Option("--install", help="Write it where that shell looks for it.")
+        bool, typer.Option("--install", help="Install it where that shell looks for it.")
     ] = False,
 ) -> None:
     """Print the completion script for a shell, or install it."""
@@ -112,4 +112,6 @@ def _own_shell() -> Shell:
     for shell in get_args(Shell):
         if shell == name:
             return shell  # type: ignore[no-any-return]  # the library has no types
-    raise CodeButlerError(f"no completion for {name or 'an unknown shell'}: name one of {', '.join(SCRIPTS)}")
+    raise CodeButlerError(
+        f"no completion for {name or 'an unknown shell'}: choose one of {', '.join(SCRIPTS)}"
+    )

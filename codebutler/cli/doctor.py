@@ -43,18 +43,18 @@ SIGNS: dict[str, tuple[str, Style]] = {
 }
 LEGEND = "yes: it works   NO: it does not   -: not supported   ?: not tried"
 BUNDLE_NAME = "codebutler-report.zip"
-QUESTION = "Write it? It holds what you have just seen, and nothing else (y/n)"
+QUESTION = "Write the archive? It contains exactly what is shown above (y/n)"
 
 
 def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
     live: Annotated[
         bool,
-        typer.Option("--live", help="Also try what each ready agent can do, by about nine short turns each."),
+        typer.Option("--live", help="Also try what each ready agent can do, in up to nine short runs each."),
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Also show the checks that passed.")] = False,
     bundle: Annotated[
-        bool, typer.Option("--bundle", help="Write an anonymous archive for a bug report, after showing it.")
+        bool, typer.Option("--bundle", help="Show an anonymous archive for a bug report, then write it.")
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", help="With --bundle: the archive's path.", metavar="FILE")
@@ -121,11 +121,11 @@ def matrix(rows: Sequence[AgentResult], width: int) -> Iterator[str]:
 
 def _missing(row: AgentResult, width: int) -> Iterator[str]:
     version = f" {row.version}" if row.version else ""
-    tested = f" (works from {row.floor}, tested up to {row.tested})" if row.floor else ""
+    tested = f" (requires {row.floor} or newer, tested up to {row.tested})" if row.floor else ""
     repos = f", as in {', '.join(row.repos)}" if any(row.repos) else ""
     cost = f", ${row.cost_usd:.2f}" if row.cost_usd else ""
     yield ""
-    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} turns{cost}"), width)
+    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} runs{cost}"), width)
     for cell in row.cells:
         if cell.state != "yes":
             first, *rest = wrapped(_told(cell), max(width - 4, 20))
@@ -213,7 +213,7 @@ def write_bundle(findings: Sequence[Finding], output: Path | None, *, yes: bool)
     if not yes:
         _ask()
     write_archive(path, files)
-    say(f"Wrote {path}. Look through it once more before you attach it: it can be read by everybody then.")
+    say(f"Wrote {path}. Review it before you attach it: everybody can read it in the report.")
 
 
 def shown(files: Mapping[str, str]) -> str:
@@ -223,7 +223,7 @@ def shown(files: Mapping[str, str]) -> str:
 
 def _ask() -> None:
     if not is_interactive():
-        notice("Nothing was written: nobody is there to be asked. Add --yes to write it.")
+        notice("Nothing was written, because there is no terminal to confirm at. Add --yes to write it.")
         raise typer.Exit(EXIT_USAGE)
     try:
         answer = ask(QUESTION, "n")

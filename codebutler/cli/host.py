@@ -22,7 +22,7 @@ from codebutler.domain.errors import ConfigError
 if TYPE_CHECKING:
     from codebutler.cluster.membership import ClusterMembership
 
-RUN = "Run the agents of this machine for a gateway until SIGTERM or SIGINT; a second signal ends it at once."
+RUN = "Run this machine's agents for a gateway until SIGTERM or SIGINT; a second signal ends it immediately."
 app = App(RUN, invoke_without_command=True)
 
 
@@ -40,18 +40,20 @@ def host(ctx: typer.Context) -> None:
 @app.command()
 def join(
     token: Annotated[
-        str, typer.Argument(help="The line; better leave it out: it is then asked for, or read from stdin.")
+        str, typer.Argument(help="The token. If omitted (safer), it is prompted for, or read from stdin.")
     ] = "",
     certificate: Annotated[
-        Path | None, typer.Option(help="This machine's certificate (PEM), if the servers want one.")
+        Path | None, typer.Option(help="This machine's certificate (PEM), if the servers require one.")
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The key of that certificate (PEM).")] = None,
 ) -> None:
-    """Join a cluster, with the token that `codebutler cluster invite` printed at the gateway."""
+    """Join a cluster with the token that `codebutler cluster invite` printed at the gateway."""
     need_cluster()
     where = home()
     if (where.root / NAME).exists() and not is_host(where):
-        raise ConfigError(f"{where.root} is a gateway's home: a host needs another one (CODEBUTLER_HOME)")
+        raise ConfigError(
+            f"{where.root} is a gateway's home: a host needs another home (set CODEBUTLER_HOME)"
+        )
     membership = membership_in(token or _read_token())
     membership = replace(
         membership,
@@ -60,7 +62,7 @@ def join(
     )
     asyncio.run(_check(where, membership))
     write_membership(where, membership)
-    say(f"This machine is {membership.name} now: {', '.join(membership.servers)} answers.")
+    say(f"This machine is now the host {membership.name}, connected to {', '.join(membership.servers)}.")
     notice(
         f"Next: `codebutler add-repo PATH` here for each repository, `codebutler add-repo {membership.name}:NAME` at "
         "the gateway, then `codebutler host` here."

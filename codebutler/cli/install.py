@@ -47,10 +47,10 @@ def run(
     say(f"Wrote {manager.file}.")
     for name in AGENT_KEYS:
         if environment().get(name):
-            warn(f"the service does not see {name} from this shell: put it into {where.env_file}")
+            warn(f"the service does not see {name} from this shell: put it in {where.env_file}")
     report = settled(manager.report, time.sleep, time.monotonic)
     if report.state == "failed":
-        raise CodeButlerError(f"the service does not start ({report.text}): see `codebutler logs`")
+        raise CodeButlerError(f"the service did not start ({report.text}): see `codebutler logs`")
     say(
         "The service is running."
         if report.state == "running"
@@ -121,8 +121,8 @@ def check_ready(where: Home, env: Mapping[str, str]) -> None:
         name = names[key]
         if found and not token_fault(key, found):
             raise ConfigError(
-                f"{name} is set in this shell only, which a service does not see: "
-                f"put it into {where.env_file} or run `codebutler setup`"
+                f"{name} is set in this shell only, where a service does not see it: "
+                f"put it in {where.env_file} or run `codebutler setup`"
             )
         raise ConfigError(f"there is no usable {name} yet: run `codebutler setup`")
 

@@ -46,9 +46,10 @@ HEADER = (
 
 def ledger(
     since: Annotated[
-        str, typer.Option("--since", metavar="DAY", help="From this day on: 2026-02-14, or 7d for a week.")
+        str,
+        typer.Option("--since", metavar="DAY", help="The first day: 2026-02-14, or 7d for the last week."),
     ] = DEFAULT,
-    until: Annotated[str, typer.Option("--until", metavar="DAY", help="Up to and including this day.")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="DAY", help="The last day, inclusive.")] = "",
     repo: Annotated[
         str, typer.Option("--repo", help="Only this repository's runs.", autocompletion=known_repositories)
     ] = "",
@@ -94,7 +95,7 @@ def _read(during: Period, name: str) -> list[LedgerRow]:
             else:
                 found += read(entry.name, Path(entry.path), during)
         except StoreError as error:
-            failures.append(f"{entry.name} is skipped: {error}")
+            failures.append(f"skipping {entry.name}: {error}")
     if failures and len(failures) == len(chosen):
         raise CodeButlerError("; ".join(failures))
     for failure in failures:

@@ -176,7 +176,9 @@ def audit(
 
 def _told(broken: Break) -> str:
     if broken.cut:
-        return f"lines were removed or changed at line {broken.line}: the log used to hold different ones"
+        return (
+            f"lines were removed or changed at line {broken.line}: the log used to contain other lines there"
+        )
     return f"line {broken.line} does not match the one before: it, or an earlier line, was changed, removed or inserted"
 
 

@@ -41,14 +41,14 @@ def create(
     server: Annotated[
         list[str] | None,
         typer.Option(
-            help="HOST[:PORT] of a NATS server, as other machines reach it; one, or repeat for 3 or 5."
+            help="HOST[:PORT] at which other machines reach a NATS server; repeat for 3 or 5 servers."
         ),
     ] = None,
     directory: Annotated[str, typer.Option(help="Where a server keeps its data.")] = "data",
     client_ca: Annotated[
         Path | None,
         typer.Option(
-            help="Require client certificates, too, signed by this authority (PEM).",
+            help="Also require client certificates signed by this authority (PEM).",
             exists=True,
             dir_okay=False,
         ),
@@ -66,7 +66,7 @@ def create(
     where = home().ensure()
     for each in (NAME, AUTHORITY):
         if (where.root / each).exists():
-            raise ConfigError(f"{where.root / each} is there already: this home belongs to a cluster")
+            raise ConfigError(f"{where.root / each} already exists: this home belongs to a cluster")
     client_pem = client_ca.read_bytes() if client_ca is not None else b""
     encrypted = bool(client_pem) or not all(is_loopback(each.host) for each in nodes)
     files = NatsFiles(where.root / "nats", nodes, encrypted=encrypted)
@@ -81,12 +81,11 @@ def create(
         place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
         say(f"cd {folder} && nats-server -c nats.conf{place}")
     notice(
-        f"Next: start that, then `codebutler cluster invite HOST` for each machine. Keep {AUTHORITY} here."
+        "Next: start the servers like this, then `codebutler cluster invite HOST` for each machine. "
+        f"Keep {AUTHORITY} here."
     )
     if client_pem:
-        notice(
-            f"Write clientCertificate and clientKey into {where.root / NAME}: this gateway needs them too."
-        )
+        notice(f"Set clientCertificate and clientKey in {where.root / NAME}: this gateway needs them too.")
 
 
 def invite(
@@ -112,7 +111,7 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
     async with HostAccounts.opened(authority, gateway, SystemClock()) as accounts:
         if host in await accounts.hosts() and not replace:
             raise CodeButlerError(
-                f"{host} belongs to the cluster already: add --replace to replace its credential, "
+                f"{host} already belongs to the cluster: add --replace to replace its credential, "
                 "or choose another name"
             )
         await accounts.remove(host)
@@ -120,9 +119,9 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
 
 
 def copy(
-    old: Annotated[Path, typer.Argument(help="The gateway's cluster.json of before.")],
+    old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")],
 ) -> None:
-    """Copy what other NATS servers keep for us to this cluster's new ones, such as from one server to three."""
+    """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
     need_cluster()
     from codebutler.cluster.copying import copied
 
@@ -131,19 +130,19 @@ def copy(
     count = sum(found.values())
     streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
     say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
-    notice("Next: stop the servers of before for good, invite each host again, and start the gateway.")
+    notice("Next: stop the old servers for good, invite each host again, and start the gateway.")
 
 
 def remove(host: Annotated[str, HOST]) -> None:
-    """Remove a machine: its connection is closed, its credential is refused, and what waited for it is dropped."""
+    """Remove a machine: close its connection, refuse its credential, and drop the messages that wait for it."""
     need_cluster()
     _check(host)
     removed, is_announced = asyncio.run(_removed(home(), host))
     say(f"Removed {host}: it is disconnected, and its credential and its token are refused.")
     for repo, count in sorted(removed.waited.items()):
-        say(f"{repo}: {count} {'message' if count == 1 else 'messages'} waited for it and were dropped.")
+        say(f"{repo}: dropped {count} waiting {'message' if count == 1 else 'messages'}.")
     if removed.calls:
-        say(f"{removed.calls} of its own messages had not been posted yet and were dropped.")
+        say(f"Dropped {removed.calls} of its own messages, which had not been posted yet.")
     if not is_announced:
         warn("no gateway answered, so the channels of its repositories were not notified")
     notice("Its repositories stay registered here: move them, or run `codebutler remove-repo NAME`.")
@@ -168,7 +167,7 @@ async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
 
 def _check(host: str) -> None:
     if not HOST_NAME.fullmatch(host) or host == GATEWAY:
-        raise typer.BadParameter(f"{host} cannot be a host's name: use lower-case letters, digits and '-'")
+        raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
 
 
 def _node(text: str) -> NatsNode:

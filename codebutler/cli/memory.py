@@ -55,7 +55,7 @@ def show(
     repo: Annotated[str, NAME] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what every new session is told, with numbers, ages and threads, like `!memory`."""
+    """Show the facts that every new session gets, with numbers, ages and threads, like `!memory`."""
     file = MemoryFile(Path(repository(repo).path))
     entries, now = _entries(file), datetime.now(UTC)
     if as_json:
@@ -79,8 +79,8 @@ def forget(
     facts = facts_of(file.read())
     if len(facts) < number <= len(_entries(file)):
         raise CodeButlerError(
-            f"an agent keeps {number} in the store of a worker that may be running: say `!memory forget {number}` in "
-            "the repository's channel"
+            f"fact {number} is in the worker's store, which this command does not change: "
+            f"send `!memory forget {number}` in the repository's channel"
         )
     if number > len(facts):
         raise CodeButlerError(f"there is no fact {number}: `codebutler memory show` lists them")
@@ -98,7 +98,7 @@ def _entries(file: MemoryFile) -> list[MemoryEntry]:
         # By name: the parent's packages do not import the worker's.
         recalled = importlib.import_module("codebutler_worker.memory.recalled").recall(file.repo)
     except CodeButlerError as error:
-        notice(f"the origin of facts is unknown: {error}")
+        notice(f"cannot tell where facts come from: {error}")
         return [MemoryEntry(fact) for fact in facts]
     return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
         MemoryEntry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread, row.updated_at)

@@ -74,7 +74,7 @@ def remove_repo(name: Annotated[str, NAME]) -> None:
 
 
 def trust(name: Annotated[str, NAME]) -> None:
-    """Trust a repository's configuration, jobs.yaml and skills as they are now, even settings that loosen safety."""
+    """Trust a repository's current configuration, jobs.yaml and skills, even settings that weaken protection."""
     registry = Registry(home())
     entry, guarded = vouched(find(registry.load(), name))
     jobs = read_jobs(entry)

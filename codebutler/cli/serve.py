@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def serve_repositories() -> None:
-    """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it at once."""
+    """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it immediately."""
     from codebutler.platform.reexec import Reexec
 
     reexec = Reexec()
@@ -38,7 +38,7 @@ def serve_repositories() -> None:
 
 
 def gateway() -> None:
-    """Serve the repositories of hosts until SIGTERM or SIGINT; stand by while another gateway does."""
+    """Serve the repositories of hosts until SIGTERM or SIGINT; stand by while another gateway is active."""
     need_cluster()
     from codebutler.parent.gateway import gateway as lead
 
@@ -62,12 +62,12 @@ def demo(
     agent: Annotated[AgentName, typer.Option(help="The agent that answers.")] = "rehearsal",
     as_json: Annotated[bool, typer.Option("--json", help="Print its addresses as one JSON line.")] = False,
 ) -> None:
-    """Try it: an embedded workspace, a supervisor and a sample repository, until Ctrl-C. Needs no account."""
+    """Try it without an account: an embedded workspace, a supervisor and a sample repository, until Ctrl-C."""
     from codebutler.operations.demo import DemoOptions, remove_scratch, run_demo, scratch_place
 
     scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
     if path is not None and path.is_dir():
-        notice(f"Copying {path}: the demo works on the copy alone.")
+        notice(f"Copying {path}: the demo changes only the copy.")
     told = partial(_tell, as_json=as_json, browser=browser)
     try:
         asyncio.run(run_demo(DemoOptions(path, port, agent), scratch, os.environ, told))
@@ -86,8 +86,8 @@ def _tell(demo: Demo, *, as_json: bool, browser: bool) -> None:
     say(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
     if demo.dashboard:
         say(f"Watch it work: {demo.dashboard} (one-time link)")
-        say(f"For another link, such as Review needs: {ours} dashboard --no-browser")
-    say(f"Or talk at another terminal: {ours} chat")
+        say(f"For another one-time link (Review needs one): {ours} dashboard --no-browser")
+    say(f"Or chat in another terminal: {ours} chat")
     if not demo.sandboxed:
         notice(
             "bubblewrap does not work here, so the rehearsal agent runs without a sandbox (sandbox.mode none)"
@@ -103,7 +103,7 @@ def workspace(
     user: Annotated[list[str] | None, typer.Option(help="Another person; may be repeated.")] = None,
     bot: Annotated[list[str] | None, typer.Option(help="Another app's bot; may be repeated.")] = None,
     manifest: Annotated[
-        Path | None, typer.Option(help="Your app's manifest: its slash commands and shortcuts.")
+        Path | None, typer.Option(help="Your app's manifest, for its slash commands and shortcuts.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print addresses and tokens as one JSON line.")

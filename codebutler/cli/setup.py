@@ -37,7 +37,7 @@ def setup(
     ] = "",
     **chats: object,
 ) -> None:
-    """Connect to your chats: tokens, and who may use it. Asks for what is missing when run in a terminal."""
+    """Connect to your chats: tokens and allowed users. In a terminal, it asks for missing values."""
     keys = {key: value for key, value in ((OPENAI_KEY, openai_key), (KIMI_KEY, kimi_key)) if value}
     given = given_to({each: each.setup_options for each in platforms()}, chats)
     home().ensure()
@@ -94,7 +94,7 @@ def _wanted(given: Mapping[Platform, Given], keys: Given) -> Sequence[Platform]:
 def _refuse() -> NoReturn:
     """Nobody can be asked, and no chat has a token."""
     chats = (f"{' and '.join(each.token_flags)} ({each.name})" for each in platforms())
-    raise ConfigError(f"no chat is set up: pass {', or '.join(chats)}; see `codebutler setup --help`")
+    raise ConfigError(f"no chat is configured: pass {', or '.join(chats)}; see `codebutler setup --help`")
 
 
 def _set_up(each: Platform, given: Given, answers: Answers) -> None:

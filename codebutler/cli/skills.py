@@ -38,7 +38,7 @@ from codebutler.platform.files import PrivateDir
 
 app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(
-    help="Show this repository's; defaults to the whole installation's.",
+    help="For this repository; defaults to the whole installation.",
     autocompletion=known_repositories,
 )
 SKILL = typer.Argument(help="The skill's name.")
@@ -49,7 +49,7 @@ def list_(
     repo: Annotated[str, REPO] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the skills: where each comes from, and whether it is on."""
+    """List the skills: where each comes from, and whether it is enabled."""
     found, disabled = _found(repo)
     rows = [(skill, skill.name not in disabled) for _, skill in sorted(found.skills.items())]
     if as_json:
@@ -71,7 +71,7 @@ def info(
     repo: Annotated[str, REPO] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show one skill: what it is for, and what an agent is told."""
+    """Show one skill: its purpose, and its instructions for the agent."""
     found, disabled = _found(repo)
     skill = found.skills.get(name)
     if skill is None:
@@ -97,21 +97,23 @@ def info(
 
 @app.command()
 def disable(name: Annotated[str, SKILL]) -> None:
-    """Switch a skill off, for all repositories."""
+    """Disable a skill for all repositories."""
     if not is_name(name):
-        raise typer.BadParameter("a skill's name is small letters, digits and dashes, such as review-diff")
+        raise typer.BadParameter(
+            "a skill's name is lower-case letters, digits and dashes, such as review-diff"
+        )
     _check_known(name)
     _switch(name, off=True)
-    say(f"{name} is off.")
+    say(f"Disabled {name}.")
 
 
 @app.command()
 def enable(name: Annotated[str, SKILL]) -> None:
-    """Switch a skill on again."""
+    """Enable a skill again."""
     if name not in in_force().config.skills.disabled:
         _check_known(name)
     _switch(name, off=False)
-    say(f"{name} is on.")
+    say(f"Enabled {name}.")
 
 
 @app.command()
@@ -120,12 +122,14 @@ def create(
     description: Annotated[str, typer.Option(help="What it does, and when to use it, in a sentence.")] = "",
     repo: Annotated[str, typer.Option(help="For this repository only; defaults to all.")] = "",
     code: Annotated[
-        bool, typer.Option("--code", help="With a program (skill.py) that runs in the sandbox.")
+        bool, typer.Option("--code", help="Include a program (skill.py) that runs in the sandbox.")
     ] = False,
 ) -> None:
     """Create a skill: a file to fill in."""
     if not is_name(name):
-        raise typer.BadParameter("a skill's name is small letters, digits and dashes, such as review-diff")
+        raise typer.BadParameter(
+            "a skill's name is lower-case letters, digits and dashes, such as review-diff"
+        )
     if repo:
         paths = RepoPaths(Path(repository(repo).path))
         with prepare(paths):
@@ -143,7 +147,7 @@ def create(
             files.write(PROGRAM_NAME, PROGRAM_TEMPLATE.encode())
     say(f"Wrote {skills / name / FILE_NAME}: describe in it what the agent should do.")
     if repo:
-        notice(f"Next: `codebutler trust {repo}`, each time its skills change.")
+        notice(f"Next: `codebutler trust {repo}`, and again whenever its skills change.")
 
 
 def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:

@@ -40,7 +40,7 @@ def _text(status: dict[str, Any]) -> str:
         f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}"
         + _trouble(supervisor),
         *(_chat(name, status[name]) for name in (each.key for each in SECTIONS) if name in status),
-        f"waiting     {unsettled} in the journal, {unsent} to be sent" + _trouble(status["journal"]),
+        f"waiting     {unsettled} in the inbox, {unsent} in the outbox" + _trouble(status["journal"]),
     ]
     lines += [f"journal     {mended}"] if (mended := status["journal"].get("mended")) else []
     lines += [f"dashboard   {dashboard} (`codebutler dashboard` opens it)"] if dashboard else []
@@ -89,7 +89,9 @@ def _span(seconds: float) -> str:
 
 def dashboard(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print its address and a link as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print its address and a one-time link as JSON.")
+    ] = False,
 ) -> None:
     """Open the dashboard in a browser. The link works once; the page then stays signed in."""
     reply = asked(DashboardRequest(), DashboardReply)
@@ -106,7 +108,7 @@ Action = Literal["list", "run", "pause", "resume"]
 
 
 def jobs(
-    action: Annotated[Action, typer.Argument(help="What to do; defaults to listing.")] = "list",
+    action: Annotated[Action, typer.Argument(help="What to do; defaults to listing the jobs.")] = "list",
     name: Annotated[str, typer.Argument(help="The job; REPO/NAME if several have that name.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -162,7 +162,7 @@ class AbsenceNotices:
                 before = await kept.open()
                 await kept.change(lambda absence: _told(absence, host_in(repo.path), since, place, ref))
             except StoreError as error:
-                log.warning("could not tell the chat that %s waits for its host: %s", repo.name, error)
+                log.warning("could not post that %s is waiting for its host: %s", repo.name, error)
                 return
             if ref in kept.value.marked and ref not in before.marked:
                 await self._do(repo, f"{kept.value.begun} {ref}", React(target=ref, mark="queued"))
@@ -174,7 +174,7 @@ class AbsenceNotices:
     ) -> MessageRef:
         absence = kept.value
         host = plain(absence.host)
-        text = f"⏳ Its host {host} has been away since {absence.begun}: this message waits until it is back."
+        text = f"⏳ Its host {host} has been away since {absence.begun}. This message waits until it is back."
         line = Post(message=said(text), thread=place or None)
         ref = await self._do(repo, f"{absence.begun} line {place}", line, unsure=unsure)
         if ref:
@@ -210,7 +210,7 @@ class AbsenceNotices:
         try:
             return await self._services.send(repo, op_id, operation, unsure=unsure)
         except ChatError as error:
-            log.info("the absence of a host is not shown in %s: %s", repo.name, error)
+            log.info("could not post in %s that its host is away: %s", repo.name, error)
             return NOWHERE
 
     def _of(self, repo: RepoSettings) -> Kept[HostAbsence]:

@@ -80,7 +80,9 @@ class HostAccounts:
     async def _push(self, claims: str) -> None:
         answer = await self._asked("$SYS.REQ.CLAIMS.UPDATE", claims.encode())
         if "error" in answer:
-            raise CodeButlerError(f"the NATS server refused it: {answer['error'].get('description', '')}")
+            raise CodeButlerError(
+                f"the NATS server refused the change: {answer['error'].get('description', '')}"
+            )
 
     async def _asked(self, subject: str, body: bytes = b"") -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(await self._request(subject, body))

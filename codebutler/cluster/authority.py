@@ -105,7 +105,9 @@ def read_authority(home: Home) -> ClusterAuthority:
         with home.open() as directory:
             data = directory.read(NAME)
     if data is None:
-        raise ConfigError(f"there is no {source}: run this at the gateway, after `codebutler cluster create`")
+        raise ConfigError(
+            f"{source} does not exist: run this at the gateway, after `codebutler cluster create`"
+        )
     try:
         return msgspec.convert(parse_object(data, str(source)), ClusterAuthority)
     except msgspec.ValidationError as error:

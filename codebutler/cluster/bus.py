@@ -48,7 +48,7 @@ DUPLICATES_S = 600.0
 UNREACHED_S = 10.0
 """Servers choose a new leader sooner. So ours cannot reach the one that leads, while another server may."""
 IN_FLIGHT = 512
-FLOOD = "not heard for {:g} s, for sending too much: {}"
+FLOOD = "ignored for {:g} s, because it sends too much: {}"
 
 log = logging.getLogger("codebutler.cluster")
 

@@ -49,9 +49,7 @@ class CertificateMaker:
         """Raises ConfigError without openssl."""
         found = shutil.which("openssl")
         if found is None:
-            raise ConfigError(
-                "openssl is missing, and servers that other machines reach need certificates: install openssl"
-            )
+            raise ConfigError("install openssl: servers that other machines reach need certificates")
         self._openssl = found
 
     def authority(self) -> Certificate:

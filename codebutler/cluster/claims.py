@@ -34,7 +34,7 @@ class Key:
         try:
             self._pair = nkeys.from_seed(seed.encode())
         except (nkeys.NkeysError, ValueError) as error:
-            raise ConfigError("it has a damaged key") from error
+            raise ConfigError("its key is damaged") from error
         self.seed = seed
         self.public: str = self._pair.public_key.decode()
 

@@ -33,7 +33,7 @@ class Rejections:
 
     def __init__(self, membership: ClusterMembership) -> None:
         self.final = asyncio.Event()
-        self.latest = "nobody answers"
+        self.latest = "no server answers"
         self._name = membership.name
         self._left = self._limit = REFUSALS * len(membership.servers)
 
@@ -42,12 +42,12 @@ class Rejections:
         """The line for people."""
         if self._name == GATEWAY:
             return ConfigError(
-                "the NATS servers refuse this gateway: they have other keys than its cluster.json; start them with the "
-                "folders that `codebutler cluster create` wrote, or copy cluster.json from where it wrote them"
+                "the NATS servers refuse this gateway, because their keys differ from its cluster.json: start them "
+                "with the folders that `codebutler cluster create` wrote, or copy the cluster.json that it wrote"
             )
         return ConfigError(
             f"the NATS servers refuse {self._name}: it was removed from the cluster, or invited again; "
-            "ask for a token, and run `codebutler host join`"
+            "get a new token (`codebutler cluster invite`), and run `codebutler host join`"
         )
 
     async def troubled(self, error: Exception) -> None:

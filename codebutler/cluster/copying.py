@@ -44,7 +44,7 @@ async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -
             await _refuse_used(source)
             if there := await _names(target):
                 raise CodeButlerError(
-                    f"the new servers have streams already ({', '.join(there)}): nothing was copied"
+                    f"nothing was copied: the new servers already have streams ({', '.join(there)})"
                 )
             return {name: await _copied(source, target, name, new.copies) for name in await _names(source)}
     except (NatsError, OSError) as error:
@@ -73,7 +73,7 @@ async def _refuse_used(source: Client) -> None:
         found["message"].get("hdrs", "")
     ):  # the gateway has not released its lease
         raise CodeButlerError(
-            "a gateway leads, or has ended just now: stop `codebutler gateway`, and repeat this"
+            "a gateway is active, or has just stopped: stop `codebutler gateway`, and run this again"
         )
 
 

@@ -127,7 +127,7 @@ class HostWorkers:
     def add(self, repo: RepoSettings) -> None:
         """Serve ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
         if repo.name in self._remotes:
-            raise RegistryError(f"a repository named {repo.name} is served already")
+            raise RegistryError(f"a repository named {repo.name} is already served")
         if repo.channel_id in self._channels:
             raise RegistryError(f"the channel of {repo.name} belongs to another repository")
         remote = HostedRepo(repo)

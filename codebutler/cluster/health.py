@@ -45,7 +45,11 @@ async def _gateways(home: Home, clock: Clock) -> list[Finding]:
         authority = read_authority(home)
     except ConfigError:
         found.append(
-            warn(AREA, "servers", "their settings can be checked only at the gateway that made the cluster")
+            warn(
+                AREA,
+                "servers",
+                "their settings can be checked only at the gateway where the cluster was created",
+            )
         )
     else:
         system = authority.of_system(int(clock.now().timestamp()))
@@ -62,7 +66,7 @@ def judge_servers(found: Sequence[ServerFacts], wanted: int) -> Iterator[Finding
     if len(found) < wanted:
         names = ", ".join(each.name for each in found) or "none"
         yield warn(
-            AREA, "servers", f"{len(found)} of {wanted} answer ({names}): start the others, see their logs"
+            AREA, "servers", f"{len(found)} of {wanted} answer ({names}): start the others, or see their logs"
         )
     for each in found:
         faults = list(_faults(each))
@@ -85,21 +89,21 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
         yield fail(
             AREA,
             server.name,
-            "acknowledges messages that are not on its disk yet: set `sync_interval: always` in `jetstream` of its "
+            "acknowledges messages before they are on its disk: set `sync_interval: always` in `jetstream` of its "
             "nats.conf and restart it",
         )
     if server.stores and server.lacks:
         yield warn(
             AREA,
             server.name,
-            f"does not have everything yet ({server.lacks}): stop no other server, and wait until it has",
+            f"does not have all data yet ({server.lacks}): wait until it has, and stop no other server",
         )
     if abs(server.ahead_s) > CLOCK_S:
         way = "ahead of" if server.ahead_s > 0 else "behind"
         yield warn(
             AREA,
             server.name,
-            f"its clock is {abs(server.ahead_s):.0f} s {way} this machine's: set both by NTP "
+            f"its clock is {abs(server.ahead_s):.0f} s {way} this machine's: synchronise both with NTP "
             "(`timedatectl set-ntp true`)",
         )
 
@@ -115,7 +119,7 @@ def judge_streams(found: Sequence[StreamFacts], replicas: int, servers: int) -> 
             "restart the gateway",
         )
     if not found:
-        yield warn(AREA, "streams", "there are none yet: `codebutler gateway` creates them when it starts")
+        yield warn(AREA, "streams", "none yet: `codebutler gateway` creates them when it starts")
         return
     faults = [fault for each in found for fault in _stream_faults(each, replicas)]
     yield from faults or (
@@ -135,7 +139,7 @@ def _stream_faults(stream: StreamFacts, replicas: int) -> Iterator[Finding]:
         yield fail(
             AREA,
             stream.name,
-            "accepts nothing, too few of its servers are up: start those that do not answer",
+            "accepts nothing, because too few of its servers are up: start the others",
         )
     elif stream.behind:
         yield warn(

@@ -115,7 +115,7 @@ class HostLink:
             try:
                 await self._refresh()
             except (CodeButlerError, OSError) as error:
-                log.error("the repositories could not be read: %s", error)  # noqa: TRY400 - a line is enough
+                log.error("cannot read the repositories: %s", error)  # noqa: TRY400 - a line is enough
             await wait_for(self._clock, self._assigned, LOOK_AGAIN_S)
             self._assigned.clear()
 
@@ -177,7 +177,7 @@ class HostLink:
         body = await self._bus.ask(questions_of(self._standing.host), encode(self._report()))
         reply = self._replies.decode(body)
         if reply.epoch < self._standing.gateway_epoch:
-            log.warning("refused a gateway whose lease has expired (%d)", reply.epoch)
+            log.warning("ignored a gateway whose lease has expired (epoch %d)", reply.epoch)
         elif isinstance(reply, Refused) and (self._standing.epoch or not reply.for_now):
             raise LeaseLostError(f"the gateway refuses this host: {reply.why}")
         elif isinstance(reply, Refused):
@@ -242,11 +242,15 @@ class HostLink:
 
     async def _take(self, message: EventForHost, seq: int) -> None:
         if all(each.name != message.repo for each in self._given):
-            raise CodeButlerError("it is another host's now")  # as this host has only just learned
+            raise CodeButlerError("it has moved to another host")  # as this host has only just learned
         if message.epoch < self._standing.gateway_epoch and not await self._is_wanted(message):
             return
         if message.event.channel != self._served[message.repo].channel_id:
-            log.warning("an event of %s for %s is refused", message.event.channel, message.repo)
+            log.warning(
+                "refused an event of %s for %s, which has another channel",
+                message.event.channel,
+                message.repo,
+            )
             return
         stored = self._services.stored(seq)
         event = self._dated(message)
@@ -272,7 +276,7 @@ class HostLink:
             await self._services.call(call)
         except ChatError as error:
             if error.code == DROPPED:
-                log.warning("an event for %s is dropped: %s", message.repo, error)
+                log.warning("dropped an event for %s: %s", message.repo, error)
                 return False
             raise
         return True

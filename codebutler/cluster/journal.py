@@ -96,7 +96,7 @@ class GatewayJournal(Journal):
                 values = await self._bucket.all(revision)
                 break
             except BusError as error:
-                log.warning("what the last gateway accepted cannot be read: %s", error)
+                log.warning("cannot read what the previous gateway accepted: %s", error)
                 await self._clock.sleep(RETRY_S)
         await self._inherit(values)
         self._loops.start(self._share_notes(), name="notes")
@@ -132,7 +132,7 @@ class GatewayJournal(Journal):
                 limit.reschedule(None)
                 if not self._is_held():
                     # The gateway that leads now may not have seen it: it must come again.
-                    raise StoreError("another gateway leads")
+                    raise StoreError("another gateway is active")
                 entry = await super().append(event, request)
         if entry is not None:
             self._keys[entry.seq] = key
@@ -154,7 +154,7 @@ class GatewayJournal(Journal):
         try:
             yield
         except (BusError, TimeoutError) as error:
-            why = "the NATS servers do not answer: no message is accepted until they do"
+            why = "the NATS servers do not answer: messages are refused until they do"
             if not self._refused:
                 self._refused = why
                 self._loops.start(self._watch(), name="NATS")
@@ -229,7 +229,7 @@ class GatewayJournal(Journal):
         async def servers() -> None:
             await self._answers_again.wait()
             self._answers_again.clear()
-            told.append("the NATS servers answer again: events that were refused are fetched from the chats")
+            told.append("the NATS servers answer again: fetching refused events from the chats")
 
         await first_of(file(), servers())
         return ". ".join(told)
@@ -323,5 +323,5 @@ def _decoded(value: str) -> TakenEvent | SharedNote | None:
     try:
         return msgspec.json.decode(value, type=TakenEvent | SharedNote)
     except (msgspec.DecodeError, ValueError) as error:
-        log.warning("a record of the gateways cannot be read: %s", error)
+        log.warning("cannot read a record of the gateways: %s", error)
         return None

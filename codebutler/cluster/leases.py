@@ -94,7 +94,7 @@ class Leadership:
             if asked_s >= self._until_s:
                 raise LeaseLostError("this gateway could not renew its lease in time")
             if self._alive_s is not None and asked_s - self._alive_s > STUCK_S:
-                raise LeaseLostError(f"this gateway did nothing for {STUCK_S:g} s")
+                raise LeaseLostError(f"this gateway was blocked for {STUCK_S:g} s")
             try:
                 async with asyncio.timeout(min(RENEW_S, self._until_s - asked_s)):
                     revision = await self._written(self._revision)
@@ -106,7 +106,7 @@ class Leadership:
             unanswered = 0
             if revision is None:
                 self._until_s = 0.0
-                raise LeaseLostError("another gateway leads")
+                raise LeaseLostError("another gateway is active")
             self._revision, self._until_s = revision, asked_s + self._ttl_s - MARGIN_S
 
     async def _reconnect(self) -> None:

@@ -66,7 +66,7 @@ def read_membership(home: Home, *, gateway: bool) -> ClusterMembership:
     source = home.root / NAME
     if not source.exists():
         how = "codebutler cluster create" if gateway else "codebutler host join"
-        raise ConfigError(f"there is no {source}: `{how}` makes it")
+        raise ConfigError(f"{source} does not exist: `{how}` creates it")
     membership = _read(home)
     if gateway != (membership.name == GATEWAY):
         raise ConfigError(
@@ -140,16 +140,16 @@ def is_loopback(address: str) -> bool:
 def _fault(membership: ClusterMembership) -> str:
     """Why it cannot be used; "" if it can."""
     if not HOST_NAME.fullmatch(membership.name):
-        return f"name: {membership.name!r} cannot be a host's name: use lower-case letters, digits and '-'"
+        return f"name: {membership.name!r} is not a valid host name: use lower-case letters, digits and '-'"
     if not membership.seed or not membership.credential:
         how = "codebutler cluster create" if membership.name == GATEWAY else "codebutler host join"
-        return f"it has no credential: `{how}` writes one"
+        return f"no credential: `{how}` writes one"
     for each in membership.servers:
         where = urlsplit(each)
         if where.scheme not in ("nats", "tls") or not where.hostname:
             return f"servers: {each!r} is not an address such as tls://HOST:4222"
         if where.scheme == "nats" and not is_loopback(where.hostname):
-            return f"servers: {each} would send everything unencrypted over the network: use tls://"
+            return f"servers: {each} would send everything over the network unencrypted: use tls://"
     if len({urlsplit(each).scheme for each in membership.servers}) > 1:
         return "servers: some are nats://, some tls://: use tls:// for all of them"
     return ""

@@ -58,7 +58,7 @@ class HostMoves:
 
     def _remote(self, name: str) -> HostedRepo:
         if name not in self._remotes:
-            raise RegistryError(f"no repository named {name} is served any more")
+            raise RegistryError(f"no repository named {name} is served now")
         return self._remotes[name]
 
     async def _sent(self, name: str) -> None:
@@ -137,7 +137,7 @@ class HostMoves:
         if is_doubtful:
             if not isinstance(event.event, MessagePosted):
                 log.warning(
-                    "a %s that %s may have taken is dropped", type(event.event).__name__, remote.leaves
+                    "dropped a %s that %s may already have handled", type(event.event).__name__, remote.leaves
                 )
                 return None
             asked = replace(event.event, handled="maybe", late=True, stale=True)

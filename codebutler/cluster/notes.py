@@ -52,7 +52,7 @@ class SharedNotes:
         async with self._locks[name]:
             for _ in range(ATTEMPTS):
                 if name not in self._revisions and (await self._read(name))[0] > epoch:
-                    raise StoreError("another gateway leads")
+                    raise StoreError("another gateway is active")
                 try:
                     revision = await self._bucket.put(
                         _key(name), f"{epoch} {value}", self._revisions.pop(name)
@@ -62,7 +62,7 @@ class SharedNotes:
                 if revision is not None:
                     self._revisions[name] = revision
                     return
-        raise StoreError("others change the same note")
+        raise StoreError("another process keeps changing this note")
 
     async def _read(self, name: str) -> tuple[int, str]:
         """(epoch of the gateway that stored it, its value)"""

@@ -192,9 +192,7 @@ class HostQuestions:
         download = self._downloads.get(key)
         if download is None:
             if question.number:
-                return NotDone(
-                    epoch=epoch, code="unreachable", text="the gateway has changed: ask for it again"
-                )
+                return NotDone(epoch=epoch, code="unreachable", text="the gateway has changed: try again")
             if sum(of == host and not each.ended for (of, _), each in self._downloads.items()) >= DOWNLOADS:
                 await asyncio.sleep(PIECE_WAIT_S)
                 return NotDone(epoch=epoch, code="wait", text="")

@@ -126,7 +126,7 @@ async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[Serve
         lacks = {health.server.name: _lacks(health.data) for health in map(_health, healths)}
         found = [_server(body, here, lacks) for body, here in states.items()]
     except (NatsError, OSError, msgspec.DecodeError) as error:
-        raise CodeButlerError(f"the NATS servers cannot be asked: {error or type(error).__name__}") from error
+        raise CodeButlerError(f"the NATS servers do not answer: {error or type(error).__name__}") from error
     return tuple(sorted(found, key=lambda each: each.name))
 
 
@@ -165,7 +165,7 @@ def _server(body: bytes, here: datetime, lacks: Mapping[str, str]) -> ServerFact
         max_payload_bytes=answer.data.max_payload,
         stores=settings is not None,
         is_synced=settings is not None and settings.sync_always,
-        lacks=lacks.get(answer.server.name, "it does not say"),
+        lacks=lacks.get(answer.server.name, "it does not say which"),
     )
 
 

@@ -63,7 +63,7 @@ class Removals:
             try:
                 await self._services.quarantined(repo, _notice(removed, repo.name))
             except CodeButlerError as error:
-                log.warning("%s could not be told that its host was removed: %s", repo.name, error)
+                log.warning("could not post in %s that its host was removed: %s", repo.name, error)
         return body
 
 
@@ -73,4 +73,4 @@ def _notice(removed: HostRemoved, repo: str) -> str:
     if not count:
         return gone
     waited = "One message waited for it and is" if count == 1 else f"{count} messages waited for it and are"
-    return f"{gone} {waited} dropped: send again what still matters once the repository is on another host."
+    return f"{gone} {waited} dropped: once the repository is on another host, send again what you still need."

@@ -89,9 +89,7 @@ class JetStreams:
                 )
             except APIError as error:
                 if error.err_code not in TOO_MANY:
-                    log.warning(
-                        "%s cannot be put on %d servers: %s", info.config.name, self._choices[0], error
-                    )
+                    log.warning("cannot keep %s on %d servers: %s", info.config.name, self._choices[0], error)
             except (NatsError, OSError) as error:
                 raise BusError(str(error)) from error
             else:

@@ -157,10 +157,10 @@ def find_session(home: Path, workdir: Path, named: str) -> PastSession:
     if len(names) == 1 and (found := names[0][0].read(names[0][1])):
         return found
     if names:
-        raise CodeButlerError(f"several sessions here begin with {named}: write more of the id")
+        raise CodeButlerError(f"several sessions here start with {named}: give more of the ID")
     raise CodeButlerError(
-        f"no session {named} of Claude Code or Kimi Code was begun in this repository: "
-        "`codebutler adopt`, run there, lists them"
+        f"no Claude Code or Kimi Code session {named} was started in this repository: "
+        "run `codebutler adopt` there to list them"
     )
 
 

@@ -44,11 +44,11 @@ _ENV = {
 ORDINARY_ID = 1000
 RUN_AS_USER = "run CodeButler as an ordinary user"
 ROOTS_OWN = (
-    "{repo} belongs to root, and no agent is root: give it to an ordinary user (chown -R 1000:1000 {repo}), or better, "
-    + RUN_AS_USER
+    "{repo} belongs to root, and agents do not run as root: give it to an ordinary user "
+    "(chown -R 1000:1000 {repo}), or better, " + RUN_AS_USER
 )
 BARRED = (
-    "{path} is out of reach for user {uid}, whom agents run as: {barrier} is closed to other users; "
+    "agents run as user {uid}, who cannot reach {path}: {barrier} is closed to other users; "
     "move it, or run `chmod o+x {barrier}`"
 )
 HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
@@ -91,7 +91,7 @@ def repo_root(path: Path) -> Path:
             f"run `git config --global --add safe.directory {shlex.quote(str(path))}`"
         )
     if "work tree" in reason or "bare repository" in reason:
-        raise CodeButlerError(f"{path} is a bare repository: pass one with a work tree")
+        raise CodeButlerError(f"{path} is a bare repository: pass one with a working tree")
     raise CodeButlerError(f"{path} is not a git repository: run `git init` there, or pass another path")
 
 

@@ -47,14 +47,14 @@ def migrate_config(values: dict[str, Any]) -> MigratedConfig:
             notes.append("whatsapp: dropped; give the repository a channel with `codebutler add-repo`")
             continue
         if section not in known_keys("") or not isinstance(content, dict):
-            notes.append(f"{shown_key(section)}: dropped, it has no meaning any more")
+            notes.append(f"{shown_key(section)}: dropped, because it no longer has any effect")
             continue
         for key, value in content.items():
             name = _today(key)
             if name in known_keys(section) and _is_valid(section, name, value):
                 put(migrated, (section, name), value)
             else:
-                notes.append(f"{shown_key(join(section, key))}: dropped, it has no meaning any more")
+                notes.append(f"{shown_key(join(section, key))}: dropped, because it no longer has any effect")
     return MigratedConfig(migrated, tuple(notes))
 
 

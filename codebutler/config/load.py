@@ -130,7 +130,7 @@ def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
     for path, value in leaves(layer):
         for text in _strings(value):
             if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-                yield ".".join(path), "expected text without NUL and without broken characters"
+                yield ".".join(path), "expected text without NUL and without invalid characters"
 
 
 def _strings(value: object) -> Iterator[str]:

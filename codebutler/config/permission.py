@@ -118,13 +118,13 @@ class Decision:
 
 
 ALLOWED = Decision(allowed=True, reason="allowed")
-UNKNOWN = Decision(allowed=False, reason="nothing says what it is", told="That is not possible here.")
+UNKNOWN = Decision(allowed=False, reason="unknown action", told="That is not possible here.")
 NOT_LISTED = Decision(
     allowed=False,
     reason="not in newRepos.allow",
     told="You are not authorized to create repositories: the owner of this machine can allow it in `newRepos.allow`.",
 )
-NOT_THEIRS = Decision(allowed=False, reason="somebody else said it", told="Only its author can change that.")
+NOT_THEIRS = Decision(allowed=False, reason="somebody else wrote it", told="Only its author can change that.")
 
 TOO_LOOSE = Decision(
     allowed=False,
@@ -216,5 +216,5 @@ def _unruled(needs: Needs, place: Where) -> Decision:
     """Refuse a person who may do other things here, or the same elsewhere."""
     is_named = needs.rule == "agent" and place.prefixes != ANY_AGENT
     what = needs.what or (f"use `{place.prefixes[-1]}:`" if is_named else "do that")
-    told = f"You are not authorized to {what} here: its owner can allow it in `authorization.rules`."
+    told = f"You are not authorized to {what} here: the owner can allow it in `authorization.rules`."
     return Decision(allowed=False, reason="no rule allows it", told=told)

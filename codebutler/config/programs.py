@@ -125,7 +125,7 @@ def objection(config: Config, command: str) -> str:
     """Why the command must not run, in words that follow "That command is"; "" if it may."""
     rules = config.authorization
     if len(command) > MAX_SHELL_CHARS:
-        return f"longer than {MAX_SHELL_CHARS} characters (put it into a script)"
+        return f"longer than {MAX_SHELL_CHARS} characters (put it in a script)"
     if _fits(rules.blocklist, command):
         return "on the blocklist"
     if rules.allowlist and not _fits(rules.allowlist, command):
@@ -141,7 +141,9 @@ def pattern_fault(pattern: str) -> str:
         _compiled(pattern)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
-        return f"expected a regular expression without look-around and back-references, as RE2 has them ({reason})"
+        return (
+            f"expected a regular expression in RE2 syntax, without look-around and back-references ({reason})"
+        )
     return ""
 
 

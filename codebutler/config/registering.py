@@ -91,7 +91,7 @@ def _refuse_home_within(root: Path, where: Home) -> None:
     be there."""
     if where.root.resolve().is_relative_to(root):
         raise ConfigError(
-            f"{where.root} lies within {root}, where agents may write: "
+            f"{where.root} is inside {root}, where agents may write: "
             "choose another CODEBUTLER_HOME or another repository"
         )
 

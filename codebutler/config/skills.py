@@ -192,7 +192,7 @@ def parse_skill(data: bytes, name: str, origin: Origin, program: bytes | None = 
     source = f"{name}/{FILE_NAME}"
     found = _FRONT.match(_text(data, source))
     if found is None:
-        raise SkillError(f"{source}: begin it with a front matter: ---, name, description, ---")
+        raise SkillError(f"{source}: start it with front matter: ---, name, description, ---")
     try:
         front: _Front = decode_yaml(found["front"], _Front)
     except msgspec.DecodeError as error:
@@ -201,7 +201,7 @@ def parse_skill(data: bytes, name: str, origin: Origin, program: bytes | None = 
         raise SkillError(f"{source}: its name is {front.name}, but its directory is called {name}")
     body = found["body"].strip()
     if not body and program is None:
-        raise SkillError(f"{source}: write the instructions below the front matter")
+        raise SkillError(f"{source}: add the instructions below the front matter")
     code = "" if program is None else _text(program, f"{name}/{PROGRAM_NAME}")
     return Skill(name, " ".join(front.description.split()), body, origin, code)
 
@@ -228,6 +228,6 @@ def _text(data: bytes, source: str) -> str:
     if found := _UNSEEN.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise SkillError(
-            f"{source}: line {line} holds an invisible character (U+{ord(found[0]):04X}): remove it"
+            f"{source}: line {line} contains an invisible character (U+{ord(found[0]):04X}): remove it"
         )
     return text

@@ -38,7 +38,7 @@ def usage_hint() -> str:
 
 def as_table() -> str:
     """The commands as a Markdown table, for the documentation."""
-    return "\n".join(("| word | does |", "|---|---|", *(_row(word) for word in ALL)))
+    return "\n".join(("| command | what it does |", "|---|---|", *(_row(word) for word in ALL)))
 
 
 def _row(word: Word) -> str:

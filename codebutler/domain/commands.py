@@ -22,15 +22,15 @@ ALL = (
         "list commands",
         "[COMMAND]",
         r"!?[\w-]*",
-        "With a command: what it does.",
+        "With a command: shows its details.",
         direct="direct.usage",
         handler="showing.usage",
     ),
-    Word("ping", "is anybody there?", handler="showing.ping"),
+    Word("ping", "check that CodeButler answers", handler="showing.ping"),
     Word(
         "status",
         "show what is running and what is waiting",
-        more="The agent and its model, unfinished runs, today's usage, and the sandbox.",
+        more="With the agent and its model, unfinished runs, today's usage, and the sandbox.",
         direct="direct.status",
         handler="showing.status",
     ),
@@ -39,7 +39,7 @@ ALL = (
         "show what the runs here cost",
         "[DAYS]",
         r"|[1-9]\d{0,2}d?",
-        "Of the last seven days, or of DAYS, by person, agent and day. In a direct message, of all your repositories.",
+        "For the last seven days, or DAYS, by person, agent and day. In a direct message, for all your repositories.",
         direct="costs.directly",
         runs="parent",
     ),
@@ -60,7 +60,7 @@ ALL = (
     ),
     Word(
         "new",
-        "start a new conversation, or make a repository",
+        "start a new conversation, or create a repository",
         "[NAME [URL | PATH]]",
         r"|[a-z0-9][\w.-]{0,63}(\s+\S+)?",
         "In a thread, your next message starts a new session. Outside a thread, every message does. With NAME, it is "
@@ -73,8 +73,8 @@ ALL = (
         "resume interrupted or stopped work",
         "[SESSION]",
         r"|[\w-]{6,100}",
-        "In a thread, its last run. Outside threads, a choice of the newest. With the ID of a Claude "
-        "Code or Kimi Code session started in a terminal: opens a thread that continues it.",
+        "In a thread, resumes its last run. Outside threads, lets you choose from the newest. With the ID of a Claude "
+        "Code or Kimi Code session started in a terminal, opens a thread that continues it.",
         shown=True,
         handler="runs.resume",
         may="continue",
@@ -83,7 +83,7 @@ ALL = (
     Word(
         "terminal",
         "continue this conversation in a terminal",
-        more="In a thread, the command that continues its session on the machine. Outside threads, the "
+        more="In a thread, shows the command that continues its session on the machine. Outside threads, lists the "
         "sessions started in a terminal in this repository.",
         may="continue",
     ),
@@ -99,8 +99,8 @@ ALL = (
         "stop running and cancel queued work",
         "[all]",
         "(all)?",
-        "In a thread, its own. With `all`, or outside threads, everything in the channel. You can "
-        "continue a stopped conversation.",
+        "In a thread, only there. With `all`, or outside threads, in the whole channel. You can continue a stopped "
+        "conversation.",
         handler="runs.stop",
     ),
     Word(
@@ -114,7 +114,7 @@ ALL = (
     Word(
         "output",
         "repeat the full answer",
-        more="The full text of the last run in the thread, or of the channel; as a file if it is long.",
+        more="Posts the full text of the last run in the thread, or in the channel; as a file if it is long.",
         handler="showing.output",
     ),
     Word(
@@ -122,9 +122,9 @@ ALL = (
         "choose this thread's agent, or give the built-in one a task",
         "[NAME | TASK]",
         ".*",
-        "`!agent NAME`: that one answers here from now on; `!agent default` goes back; `!agent` alone shows which one "
-        "answers, and which there are. `!agent TASK`, of several words, is the same as `agent: TASK`: the built-in "
-        "agent works over many steps by itself, and shows its plan.",
+        "`!agent NAME` makes that agent answer here from now on; `!agent default` goes back; `!agent` alone shows "
+        "which one answers, and which are available. `!agent TASK`, with several words, is the same as `agent: TASK`: "
+        "the built-in agent works on it in many steps, and shows its plan.",
         prefix="agent",
         chooses=True,
         handler="choosing.agent",
@@ -135,7 +135,7 @@ ALL = (
         "choose this thread's model",
         "[NAME]",
         r"|\S+",
-        "Of the agent that answers here. Without a name, shows it; `default` goes back to the configured one.",
+        "For the agent that answers here. Without NAME, shows the model; `default` goes back to the configured one.",
         handler="choosing.model",
     ),
     Word(
@@ -171,7 +171,7 @@ ALL = (
         "[ID [PART[-PART]] | list | tail [N]]",
         r"|list|tail( \d{1,6})?|[\w.-]+( \d{1,5}(-\d{1,5})?)?",
         "`!logs tail N` shows the last N lines of output. A log above 20 MB comes in parts, at most 25 at once: "
-        "`!logs ID 3-7` sends those.",
+        "`!logs ID 3-7` sends parts 3 to 7.",
         shown=True,
     ),
     Word(
@@ -198,7 +198,7 @@ ALL = (
         "send a message at a set time",
         "[DATE] 18:00 TEXT",
         r".+",
-        "The machine's own time.",
+        "In the machine's local time.",
         shown=True,
         handler="schedule.at",
         runs="parent",
@@ -233,7 +233,7 @@ ALL = (
         "show what has changed in the working tree",
         "[run]",
         "(run|turn)?",
-        "Against the last commit, new files included. With `run`, what the last run here changed.",
+        "Compared with the last commit, including new files. With `run`, the changes of the last run here.",
         handler="changes.diff",
     ),
     Word(
@@ -247,10 +247,10 @@ ALL = (
     ),
     Word(
         "commit",
-        "commit what the last run changed",
+        "commit the last run's changes",
         "[MESSAGE]",
         r".*",
-        more="Only that, with you as its author; without MESSAGE, the task is the message. Once per run.",
+        more="Only those, with you as the author; without MESSAGE, the task is the message. Once per run.",
         shown=True,
         may="commit",
         handler="changes.commit",
@@ -286,16 +286,16 @@ ALL = (
         "[AGENT AGENT:] TASK",
         ".+",
         "The same as `race: TASK`. Each works in its own worktree, the repository's checks run on both, and one "
-        "card compares them: *Pick* merges one and removes the other. Without AGENT: the default one and the next that "
-        "is ready.",
+        "card compares them: *Pick* merges one and removes the other. Without AGENT, the default agent and the next "
+        "one that is ready.",
         shown=True,
         colon=True,
     ),
     Word(
         "checks",
         "run the repository's checks",
-        more="What `checks` in the configuration says, otherwise `make check`, `make test`, `npm test` or `pytest`, "
-        "whichever the repository has. With `authorization.rules`, the prefix `checks` allows it.",
+        more="Those in `checks` in the configuration, otherwise `make check`, `make test`, `npm test` or `pytest`, "
+        "whichever the repository has. With `authorization.rules`, a rule must allow the prefix `checks`.",
         prefix="checks",
         text="checks",
         shown=True,
@@ -303,12 +303,12 @@ ALL = (
     ),
     Word(
         "push",
-        "push what is committed here",
+        "push the commits made here",
         "[force]",
         "(force)?",
-        "This machine pushes, with its owner's credentials, never an agent. Commits on a protected "
+        "The machine pushes with its owner's credentials; agents never do. Commits on a protected "
         "branch go to a new branch. `force` replaces only what CodeButler pushed there before. With "
-        "`authorization.rules`, the prefix `push` allows it.",
+        "`authorization.rules`, a rule must allow the prefix `push`.",
         shown=True,
         may="push",
         handler="forge.push",
@@ -328,19 +328,20 @@ ALL = (
         "move this repository to another host",
         "[HOST [force]]",
         r"|[a-z0-9][a-z0-9-]{0,31}(\s+(--)?force)?",
-        "Of a cluster. Alone, lists the hosts and which of them have the repository. What runs ends first, and new "
-        "messages wait for the new host; sessions and uncommitted work stay on the old one's disk. `force` does not "
-        "wait, as for a host that is away. With `authorization.rules`, the prefix `move` allows it.",
+        "In a cluster. Without HOST, lists the hosts and which of them have the repository. Running work ends first, "
+        "and new messages wait for the new host; sessions and uncommitted work stay on the old one's disk. `force` "
+        "does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix `move`.",
         shown=True,
         may="move",
         runs="parent",
     ),
     Word(
         "new-repo",
-        "make a repository with its own channel",
+        "create a repository with its own channel",
         "NAME [URL | PATH]",
         r"[a-z0-9][\w.-]{0,63}(\s+\S+)?",
-        "Empty, a clone of URL, or what is at PATH in `newRepos.root`; invites you. For those in `newRepos.allow`.",
+        "It is empty, a clone of URL, or the repository at PATH in `newRepos.root`; you are invited to the channel. "
+        "Only for people in `newRepos.allow`.",
         shown=True,
         may="new",
         runs="parent",

@@ -19,7 +19,7 @@ NOTICED = timedelta(minutes=1)
 RECENT = timedelta(minutes=30)
 
 
-NOT_KEPT = "Messages sent more than {} ago did not reach me: send them again if they still matter."
+NOT_KEPT = "Messages sent more than {} ago did not reach me: send them again if you still need them."
 
 PRESSES_NOT_KEPT = (
     "Buttons pressed while I was away may not have reached me: press them again if they are still there."

@@ -112,7 +112,7 @@ class DirectThreads:
         try:
             await self._journal.place_direct(home, channel, items)
         except StoreError as error:
-            log.warning("a direct message is not kept for the next start: %s", error)
+            log.warning("a direct message is not saved for the next start: %s", error)
 
     def _note(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> None:
         self._channels[channel] = home or self._channels.get(channel, NO_CHANNEL)

@@ -160,7 +160,7 @@ class AuditFirst:
         """Tell each channel once, as long as the problem lasts."""
         trouble = f"the audit log cannot be written: {(error.strerror or str(error)).lower()}"
         if not self.trouble:
-            log.error("%s: nothing starts until it can", trouble)
+            log.error("%s: nothing starts until this is fixed", trouble)
             for entry in {each.channel: each for each in batch}.values():
                 self._on_trouble(entry, error)
         self.trouble = trouble

@@ -369,6 +369,6 @@ def _upgrade(path: Path, clock: Clock, found: sqlitefile.StoredContents) -> None
 
 def _refuse_foreign(path: Path, found: sqlitefile.StoredContents) -> None:
     if found.revision is None:
-        raise StoreError(f"{path} is not a journal of CodeButler: move it away")
+        raise StoreError(f"{path} is not a CodeButler journal: move it away")
     if found.revision and found.revision not in REVISIONS:
         raise sqlitefile.too_new(path, found)

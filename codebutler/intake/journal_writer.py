@@ -198,7 +198,7 @@ class Writer:
             connection = journal_file.open_file(self._path, self._clock)
             journal_file.open_known_gaps(connection)
         except (StoreError, sqlite3.Error) as error:
-            trouble = f"{what} and cannot be written again ({error}): no message is accepted until it can"
+            trouble = f"{what} and cannot be recreated ({error}): messages are refused until this is fixed"
             if trouble != self.trouble:
                 self.trouble = trouble
                 self._news.append(trouble)
@@ -207,7 +207,7 @@ class Writer:
         self._connection, self._anchor = connection, sqlitefile.Anchor(self._path)
         kept = f"; what was in its place is now {aside}" if aside else ""
         self.trouble = ""
-        self.mended = f"{what}; it was written again at {now:%Y-%m-%d %H:%M} UTC and nothing is lost{kept}"
+        self.mended = f"{what}; it was recreated at {now:%Y-%m-%d %H:%M} UTC, and nothing was lost{kept}"
         self._news.append(self.mended)
 
     def _spread(self) -> None:

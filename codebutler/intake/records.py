@@ -112,7 +112,7 @@ class Kept(Generic[T]):
         try:
             return msgspec.json.decode(note, type=type(self.value)) if note else self.value
         except msgspec.DecodeError as error:
-            log.warning("the note %s cannot be read; starting with an empty one: %s", self._name, error)
+            log.warning("cannot read the note %s, starting with an empty one: %s", self._name, error)
             return self.value
 
 

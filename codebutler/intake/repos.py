@@ -224,7 +224,7 @@ class Repos:
 def _check_machine(entry: RepoEntry, *, of_hosts: bool) -> None:
     if of_hosts and not entry.host:
         raise ConfigError(
-            f"{entry.name}: it is on this machine, and a gateway serves hosts: run `codebutler remove-repo "
+            f"{entry.name}: it is on this machine, but a gateway serves only hosts: run `codebutler remove-repo "
             f"{entry.name}`, then `codebutler add-repo HOST:{entry.name}`"
         )
     if entry.host and not of_hosts:

@@ -147,7 +147,7 @@ class AuditLog:
     ) -> None:
         self._flush(math.inf)
         if self._held_chars:
-            log.error("audit lines are lost: the log cannot be written (%d lines)", len(self._held))
+            log.error("the audit log cannot be written: lost %d lines", len(self._held))
         os.close(self._fd)
 
     def append(self, act: AuditAct) -> None:
@@ -249,7 +249,7 @@ class AuditLog:
         if is_gone:
             gone, self._fd = self._fd, self._open()
             os.close(gone)
-            self._held.insert(0, self._stamped(_note("the log before this line was taken away", CUT)))
+            self._held.insert(0, self._stamped(_note("the log before this line was removed", CUT)))
 
     def _rotate(self) -> None:
         """Raises OSError: then this file stays in use."""

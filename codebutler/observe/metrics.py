@@ -106,11 +106,11 @@ def families(facts: MetricsFacts) -> Iterator[Metric]:
     yield from _chats(facts)
     yield from _repos(facts.status["repos"])
     status = facts.status
-    build = _gauge("info", "The version that runs.", ("version",))
+    build = _gauge("info", "The running version.", ("version",))
     build.add_metric([status["supervisor"]["version"]], 1)
     yield build
     for name, text, value in (
-        ("uptime_seconds", "How long the supervisor has run.", status["supervisor"]["uptime_s"]),
+        ("uptime_seconds", "How long the supervisor has been running.", status["supervisor"]["uptime_s"]),
         ("journal_pending", "Events on disk that no worker has accepted yet.", status["journal"]["pending"]),
         (
             "outbox_pending",

@@ -49,7 +49,9 @@ class Collector:
                 lost = result is not SpanExportResult.SUCCESS
                 if lost != self.lost:
                     self.lost = lost
-                    record(f"traces are {'lost: nobody takes them' if lost else 'taken again'} at {endpoint}")
+                    record(
+                        f"traces are {'lost: nothing answers' if lost else 'accepted again'} at {endpoint}"
+                    )
                 return result
 
             def shutdown(self) -> None:

@@ -250,7 +250,7 @@ def log_lines(path: Path, secret: Anonymizer) -> str:
             continue
         repo = f"[{secret.told(found[3])}] " if found[3] else ""
         told.append(f"{found[1]} {found[2]}  {repo}{secret.told(found[4])}")
-    told.append(f"(left out: {sum(left_out.values())} lines of what people and agents said)")
+    told.append(f"(left out: {sum(left_out.values())} lines written by people and agents)")
     return "\n".join(told) + "\n"
 
 

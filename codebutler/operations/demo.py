@@ -153,17 +153,17 @@ def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
     ``person``, or to the repository's owner: no agent is root."""
     git = shutil.which("git")
     if git is None:
-        raise CodeButlerError("git is not installed: install it, the demo needs it")
+        raise CodeButlerError("the demo needs git: install it")
     if path is None:
         place = _sample(git, scratch / "sample")
     elif not path.is_dir():
-        raise CodeButlerError(f"{path.absolute()} is not a directory: name a git repository")
+        raise CodeButlerError(f"{path.absolute()} is not a directory: pass a git repository")
     else:
         place = scratch / (path.resolve().name or "repo")
         done = _clone(git, path.resolve(), place)
         if done.returncode:
             raise CodeButlerError(
-                f"{path.absolute()} is not a git repository: run `git init` there, or name another"
+                f"{path.absolute()} is not a git repository: run `git init` there, or pass another"
             )
         person = person if (owner := Owner.at(path)).is_root else owner
     if os.geteuid() == 0:

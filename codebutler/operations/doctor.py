@@ -62,7 +62,7 @@ async def examine(
 ) -> AsyncIterator[CheckupLine]:
     """Every finding as it is found. ``live``: also try what each ready agent can do, and keep the result."""
     if not home.root.is_dir():
-        yield CheckupLine(finding=fail("home", str(home.root), "there is none yet: run `codebutler setup`"))
+        yield CheckupLine(finding=fail("home", str(home.root), "does not exist yet: run `codebutler setup`"))
         return
     for finding in (*check_home(home), *check_system(this_system())):
         yield CheckupLine(finding=finding)
@@ -75,7 +75,7 @@ async def examine(
         yield CheckupLine(finding=fail("home", "configuration", str(error)))
         return
     told = (
-        "{} can be used" if home.config.exists() else "{} does not exist yet: every setting has its default"
+        "{} is valid" if home.config.exists() else "{} does not exist yet: all settings have their defaults"
     )
     yield CheckupLine(finding=ok("home", "configuration", told.format(home.config)))
     async for finding in _chats(config, table, clock):
@@ -107,7 +107,7 @@ def _kept(home: Home, clock: Clock, rows: Sequence[AgentResult]) -> Iterator[Fin
     try:
         keep_result(home, LiveResult(at=clock.now().isoformat(), codebutler=VERSION, agents=tuple(rows)))
     except CodeButlerError as error:
-        yield warn("live", "result", f"not kept: {error}")
+        yield warn("live", "result", f"not saved: {error}")
 
 
 async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
@@ -161,7 +161,9 @@ def check_system(system: OperatingSystem) -> Iterator[Finding]:
     if system.untried:
         parts = ", ".join(each.part for each in system.untried)
         yield warn(
-            "system", system.name, f"tested on Linux only, never run here: {parts}. See {UNTRIED_PAGE}"
+            "system",
+            system.name,
+            f"tested on Linux only, untested on this system: {parts}. See {UNTRIED_PAGE}",
         )
 
 
@@ -210,14 +212,14 @@ def check_new_repos(section: NewReposSection, env: Mapping[str, str], clock: Clo
     except (CodeButlerError, OSError) as error:
         yield fail("repos", "newRepos", str(error))
     else:
-        yield ok("repos", "newRepos", f"`!new` makes repositories in {root}")
+        yield ok("repos", "newRepos", f"`!new` creates repositories in {root}")
 
 
 def disk_finding(path: Path, free_bytes: int) -> Finding:
     """Is there room at ``path``?"""
     told = f"{free_bytes / 2**30:.1f} GB free"
     if free_bytes < FULL_BYTES:
-        return fail("disk", str(path), f"{told}: messages are refused when it is full, free some space")
+        return fail("disk", str(path), f"{told}: free some space; a full disk refuses messages")
     if free_bytes < SCARCE_BYTES:
         return warn("disk", str(path), f"{told}: free some space")
     return ok("disk", str(path), told)
@@ -229,7 +231,7 @@ def _journal(home: Home) -> Finding:
     except CodeButlerError as error:
         return fail("store", "journal", str(error))
     if not revision:
-        return ok("store", "journal", "none yet: the first start creates it")
+        return ok("store", "journal", "none yet: created at the first start")
     due = "" if revision == journal_file.HEAD else ", migrated at the next start"
     return ok("store", "journal", f"revision {revision}{due}")
 

@@ -29,7 +29,7 @@ class NatsFiles:
 
     def __init__(self, root: Path, nodes: tuple[NatsNode, ...], *, encrypted: bool) -> None:
         if root.exists():
-            raise CodeButlerError(f"{root} is there already: remove it, unless a server runs there")
+            raise CodeButlerError(f"{root} already exists: remove it, unless a server uses it")
         self._root = root
         self._nodes = nodes
         self._maker = CertificateMaker() if encrypted else None

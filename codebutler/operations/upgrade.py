@@ -131,7 +131,7 @@ def _running(
         yield warn("supervisor", "status", trouble)
     if status is None:
         if not trouble:
-            yield ok("supervisor", "process", "none runs")
+            yield ok("supervisor", "process", "not running")
         return
     supervisor = status["supervisor"]
     told = f"pid {supervisor['pid']}, version {supervisor['version']}"
@@ -144,12 +144,12 @@ def _running(
     if under_way:
         yield warn(
             "supervisor",
-            "runs under way",
+            "running work",
             f"{', '.join(under_way)}: `codebutler restart` gives them {GRACE_S:g} s to finish; longer "
             "ones resume afterwards, and their threads say so",
         )
     else:
-        yield ok("supervisor", "runs under way", "none")
+        yield ok("supervisor", "running work", "none")
 
 
 def _files(home: Home) -> tuple[tuple[Migration, ...], list[Finding]]:
@@ -211,7 +211,7 @@ def _room(migrations: Sequence[Migration]) -> Iterator[Finding]:
 def _configuration(home: Home, env: Mapping[str, str]) -> Iterator[Finding]:
     """Configuration of an older version that this one does not accept."""
     if not home.root.is_dir():
-        yield ok("configuration", str(home.root), "there is none yet")
+        yield ok("configuration", str(home.root), "does not exist yet")
         return
     try:
         table = RepoTable.read(home, env)
@@ -221,4 +221,4 @@ def _configuration(home: Home, env: Mapping[str, str]) -> Iterator[Finding]:
     for unserved in table.unserved:
         yield fail("configuration", unserved.entry.name, unserved.problem)
     if not table.unserved:
-        yield ok("configuration", str(home.config), "this version can use all of it")
+        yield ok("configuration", str(home.config), "valid for this version")

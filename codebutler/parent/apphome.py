@@ -34,8 +34,8 @@ READERS = "home.readers"
 log = logging.getLogger("codebutler.parent.apphome")
 
 TROUBLED = {
-    "quarantined": "its worker keeps failing: `codebutler logs` on its machine says why",
-    "stopped": "its worker is stopped: `codebutler logs` on its machine says why",
+    "quarantined": "its worker keeps failing: see `codebutler logs` on its machine",
+    "stopped": "its worker is stopped: see `codebutler logs` on its machine",
 }
 
 
@@ -111,7 +111,7 @@ class AppHome:
             known = msgspec.json.decode(await self._notes.note(READERS) or "[]", type=list[PersonRef])
             self._readers += [user for user in known if user not in self._readers]
         except (StoreError, msgspec.DecodeError) as error:
-            log.warning("cannot read App Home's saved state, so it starts empty: %s", error)
+            log.warning("cannot read App Home's saved state, starting empty: %s", error)
 
     async def _keep(self) -> None:
         try:
@@ -120,7 +120,7 @@ class AppHome:
                 self._unkept = False
                 await self._notes.keep_note(READERS, msgspec.json.encode(self._readers).decode())
         except StoreError as error:
-            log.warning("cannot save App Home's state for the next start: %s", error)
+            log.warning("cannot save App Home's state: %s", error)
 
     async def _publish(self, user: PersonRef) -> None:
         cards = self._sources.cards(user)

@@ -21,7 +21,7 @@ MAX_NEEDS = 20
 MAX_DECISIONS = 40
 """Parts for decisions on this page; the rest is decided in threads."""
 MAX_TEXT = 2800
-ELSEWHERE = "Too long for this page: open its thread to read and decide it."
+ELSEWHERE = "Too long for this page: open its thread to read it and decide."
 MAX_RECENT = 10
 MAX_REPOS = 40
 NEEDS = ("waiting", "interrupted", "parked")
@@ -103,14 +103,14 @@ def _week(cards: Sequence[RepoCard]) -> list[Section]:
     if not used:
         return []
     lines = [f"{_where(card)} {plain(words(card.week))}" for card in used]
-    whole = [f"All together: {plain(words(together(card.week for card in used)))}"] if len(used) > 1 else []
+    whole = [f"Total: {plain(words(together(card.week for card in used)))}"] if len(used) > 1 else []
     return [Section("Last 7 days", "heading"), *_lines([*whole, *lines], MAX_RECENT, "")]
 
 
 def _needs(needs: Sequence[tuple[RepoCard, TurnNote]], now: datetime) -> list[Section]:
     """Each with its link and, as far as there is room, its card's buttons."""
     if not needs:
-        return [Section("Nothing. Everything is taken care of.")]
+        return [Section("Nothing needs you.")]
     parts: list[Section] = []
     room = MAX_DECISIONS
     for card, turn in needs[:MAX_NEEDS]:
@@ -161,7 +161,7 @@ def need_line(card: RepoCard, turn: TurnNote, now: datetime) -> str:
 def _need(turn: TurnNote) -> str:
     match turn.state:
         case "interrupted":
-            return "⚠️ Interrupted, continue or drop it"
+            return "⚠️ Interrupted: continue or drop it"
         case "parked":
             return "⏸️ Paused"
         case _ if turn.asked and all(asked.is_question for asked in turn.asked):

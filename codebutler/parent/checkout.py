@@ -61,25 +61,25 @@ TOO_LONG = (
     "`codebutler add-repo`"
 )
 TOO_LARGE = (
-    "it takes more than {mb:g} MB of disk (`newRepos.maxMb`): clone it on the machine, then run "
+    "it needs more than {mb:g} MB of disk space (`newRepos.maxMb`): clone it on the machine, then run "
     "`codebutler add-repo`"
 )
 REASONS = (
     (
         r"Host key verification failed",
-        "this machine does not know its host key: connect to it by ssh there once",
+        "its SSH host key is unknown on the machine: connect to it with ssh there once",
     ),
     (
         r"could not read (Username|Password)|Authentication failed|Permission denied|access rights|\b40[13]\b",
         "it does not exist, or this machine's owner has no access to it: try `git ls-remote` on the machine",
     ),
-    (r"not found|does not exist|not appear to be a git repository", "there is no such repository"),
+    (r"not found|does not exist|not appear to be a git repository", "the repository does not exist"),
     (
         r"resolve host|unable to access|Connection|timed out|not connect",
-        "its host cannot be reached from the machine",
+        "the machine cannot reach its host",
     ),
-    (r"attempting to allocate", "it has a file that needs too much memory: clone it on the machine"),
-    (r"No space left|quota exceeded", "no disk space is left on the machine"),
+    (r"attempting to allocate", "one of its files needs too much memory: clone it on the machine"),
+    (r"No space left|quota exceeded", "the machine has no disk space left"),
 )
 """Git's messages, and the texts that users get instead: git's own may contain a URL with a password."""
 _PROGRESS = re.compile(r"(Receiving objects|Resolving deltas): +\d+%")
@@ -131,7 +131,7 @@ class FreshCheckout:
         try:
             await self._git("init", "-q", "--template=", "--initial-branch=main", "--", str(place))
         except CheckoutError:
-            raise CodeButlerError(f"git could not create {place}: see whether its disk is full") from None
+            raise CodeButlerError(f"git could not create {place}: check whether its disk is full") from None
 
     async def name_author(self, place: Path, author: str) -> None:
         """Who commits there: ``NAME <ADDRESS>``; "" = as git is configured. Raises CodeButlerError."""
@@ -141,7 +141,7 @@ class FreshCheckout:
                 await self._git("-C", str(place), "config", key, value)
         except CheckoutError:
             raise CodeButlerError(
-                f"git could not name the author in {place}: see whether its disk is full"
+                f"git could not set the author in {place}: check whether its disk is full"
             ) from None
 
     async def clone(self, url: str, address: Address, place: Path, told: Told) -> None:
@@ -278,7 +278,7 @@ def _home_of(owner: Owner, ours: str) -> Path:
 def reason(said: str) -> str:
     """Why git failed, for users. Pure."""
     found = (told for pattern, told in REASONS if re.search(pattern, said, re.IGNORECASE))
-    return next(found, "git ended with an error: try `git clone` on the machine")
+    return next(found, "git failed: try `git clone` on the machine")
 
 
 def size_of(place: Path) -> int:

@@ -203,7 +203,7 @@ class DirectMessages:
         try:
             await work
         except ChatError as error:
-            log.warning("a direct message could not be answered: %s", error)
+            log.warning("could not answer a direct message: %s", error)
         await self._journal.settle(entry.seq)
 
 
@@ -229,15 +229,15 @@ def question(names: Sequence[str], thread: MessageRef) -> Post:
 def chosen(card: MessageRef, name: str) -> Update:
     """The answered question."""
     return Update(
-        target=card, message=said(f"**{plain(name)}** it is. Everything in this thread goes there.")
+        target=card, message=said(f"Repository: **{plain(name)}**. Everything in this thread goes there.")
     )
 
 
 def down(name: str) -> str:
     """The answer for a repository whose worker keeps failing."""
     return (
-        f"⚠️ **{plain(name)}** cannot answer now: its worker keeps failing, and `codebutler logs` on its machine says "
-        "why. What you write is kept and answered later."
+        f"⚠️ **{plain(name)}** cannot answer now, because its worker keeps failing: see `codebutler logs` on its "
+        "machine. Your messages are kept and answered later."
     )
 
 

@@ -65,7 +65,7 @@ class RemoteWorkers:
         """Leaving the block stops nothing on the hosts."""
         leases = await HostLeases.opened(self._bus, self._clock)
         authority = Epochs(self._leadership, leases)
-        record("", "INF", f"this gateway leads (epoch {authority.epoch})")
+        record("", "INF", f"this gateway is active (epoch {authority.epoch})")
         async with HostWorkers(self._bus, authority, services, self._clock, self._notes) as hosts:
             yield hosts
 
@@ -98,7 +98,7 @@ async def _leading(
     asked = beginning.stopping.asked
     while not asked.is_set():
         leadership = await own.run(Leadership.candidate(leasing, uuid4().hex, beginning.clock))
-        told("Standing by: another gateway leads, or none has answered yet.")
+        told("On standby: another gateway is active, or none has answered yet.")
         async with beside(_standing_by(bus, leadership), name="stand-by"):
             await first_of(own.run(leadership.acquire()), asked.wait())
         if leadership.is_held:
@@ -134,7 +134,7 @@ async def _lead(
                 for task in beside_it:
                     task.cancel()
     except LeaseLostError as error:
-        told(f"No longer leading: {error}.")
+        told(f"No longer active: {error}.")
     finally:
         await own.run(leadership.release())
 

@@ -99,7 +99,7 @@ async def _work(bus: Bus, link: HostLink, workers: Workers, stopping: Stopping, 
         await asyncio.wait({linked, asked}, return_when=asyncio.FIRST_COMPLETED)
         if linked.done():
             linked.result()
-        record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
+        record("", "INF", f"stopping: running work has {GRACE_S:g} s to finish, a second signal ends it now")
         await first_of(workers.shutdown(GRACE_S), stopping.insisted.wait())
         record("", "INF", "stopped")
     finally:
@@ -140,7 +140,7 @@ class Repositories:
             entry = entries.get(each.name)
             if entry is None:
                 there = f"run `codebutler add-repo PATH --name {each.name}` there"
-                missing.append(_unserved(each, f"{self._host} has no repository of that name: {there}"))
+                missing.append(_unserved(each, f"{self._host} has no repository with that name: {there}"))
                 continue
             try:
                 hosted[each.name] = self._here(entry, each)

@@ -80,7 +80,7 @@ class HostJobs:
                 repo, JobsReport(data=data, path=path, trouble=trouble[:MAX_TROUBLE_CHARS])
             )
         except CodeButlerError as error:
-            self._record(repo.name, "WRN", f"the gateway cannot take its jobs: {error}")
+            self._record(repo.name, "WRN", f"the gateway could not take its jobs: {error}")
         self._told[repo.name] = content
 
     def _changed(self, job: Job) -> None:

@@ -74,7 +74,7 @@ class HostRuns:
                     await self._tell(name, hosted[name])
                 except CodeButlerError as error:
                     self._due.add(name)
-                    self._record(name, "WRN", f"the gateway does not have all of its runs yet: {error}")
+                    self._record(name, "WRN", f"the gateway does not have all its runs yet: {error}")
 
     async def _tell(self, name: str, hosted: HostedHere) -> None:
         """Raises CodeButlerError."""

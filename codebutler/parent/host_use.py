@@ -46,5 +46,5 @@ class HostUse:
                 try:
                     await self._services.reported(each.settings, UseReport(days=days))
                 except CodeButlerError as error:
-                    self._record(name, "WRN", f"the gateway cannot take what it has used: {error}")
+                    self._record(name, "WRN", f"the gateway could not take its usage: {error}")
                 self._told[name] = days

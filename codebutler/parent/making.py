@@ -35,10 +35,10 @@ BAD_SOURCE = (
     "below `newRepos.root` already"
 )
 WITH_LOGIN = (
-    "the address holds a name or a password: leave it out, the credentials of the machine's owner are used. If you "
-    "have sent a token, revoke it"
+    "the address contains a name or a password: leave it out, the machine's owner's credentials are used. If you "
+    "sent a token, revoke it"
 )
-OUTSIDE = "there is no repository of that path below `newRepos.root` (an address to clone from begins with https:// or ssh://)"
+OUTSIDE = "there is no repository with that path below `newRepos.root` (addresses to clone from begin with https:// or ssh://)"
 
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def planned(root: Path, name: str, source: str, key: str, now_s: float) -> Makin
     target = root / name
     if os.path.lexists(target):
         raise CodeButlerError(
-            f"{target} exists already: choose another name, or say `!new {name} {name}` to use it"
+            f"{target} already exists: choose another name, or send `!new {name} {name}` to use it"
         )
     draft = root / f".new-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     return Making(name=name, target=str(target), draft=str(draft), url=source, began_s=now_s)
@@ -100,7 +100,7 @@ def clear_draft(making: Making) -> None:
     if os.path.lexists(making.draft):
         shutil.rmtree(making.draft)
     if os.path.lexists(making.target):
-        raise CodeButlerError(f"{making.target} has been created by somebody else: choose another name")
+        raise CodeButlerError(f"{making.target} was just created by somebody else: choose another name")
 
 
 def is_moved(making: Making) -> bool:
@@ -136,7 +136,7 @@ def _refuse_nested(entries: Sequence[RepoEntry], place: Path) -> None:
     for entry in entries:
         if place.is_relative_to(entry.path) or Path(entry.path).is_relative_to(place):
             raise CodeButlerError(
-                f"{place} and the repository {entry.name} lie within each other, where agents may write: "
+                f"{place} and the repository {entry.name} would be nested, and agents may write there: "
                 "choose another directory, or run `codebutler add-repo` on the machine"
             )
 
@@ -146,9 +146,9 @@ def refuse_taken(entries: Sequence[RepoEntry], name: str, target: str = "") -> N
     for entry in entries:
         where = f" in {channel(entry.channel_id)}" if entry.channel_id else ""
         if entry.name.lower() == name.lower():
-            raise CodeButlerError(f"there is a repository of that name{where}: choose another name")
+            raise CodeButlerError(f"a repository with that name already exists{where}: choose another name")
         if entry.path == target:
-            raise CodeButlerError(f"that repository is {entry.name}{where} already")
+            raise CodeButlerError(f"that repository is already registered as {entry.name}{where}")
 
 
 class UnattendedPrompter(Prompter):

@@ -114,12 +114,12 @@ class RepoMoves:
         kept = self._place(name)
         place = await kept.open()
         if place.left:
-            return f"{code(name)} is just leaving {place.left}: say it again in a moment."
+            return f"{code(name)} is just leaving {place.left}: try again in a moment."
         if place.to and new == old:
             return await self._stay(kept, mover, name, old)
         is_same = place.to == new and (place.key == wanted.key or (wanted.force and not place.force))
         if place.to and not is_same:
-            return f"{code(name)} is being moved to {place.to} already: `!move {old}` keeps it on {old}."
+            return f"{code(name)} is already being moved to {place.to}: `!move {old}` keeps it on {old}."
         if not place.to:
             down = "" if wanted.force else self._means.workers.down(name)
             if why := _objection(name, old, new, cluster) or (down and _unended(down, new)):
@@ -134,16 +134,14 @@ class RepoMoves:
             raise
         reached("move.noted")
         self._begin(mover, name)
-        how = "without waiting for what runs" if wanted.force else "once nothing runs or waits"
-        return (
-            f"Moving {code(name)} from {old} to {new}, {how} on {old}. The channel is told when it is done."
-        )
+        how = "without waiting for running work" if wanted.force else "once nothing is running or waiting"
+        return f"Moving {code(name)} from {old} to {new}, {how} on {old}. The channel gets a message when it is done."
 
     async def _stay(self, kept: Kept[RepoHosts], mover: Mover, name: str, old: str) -> str:
         await self._end(name)
         if kept.value.left:
             self._begin(mover, name)
-            return f"Too late: {code(name)} is just leaving {old}. Say it again in a moment."
+            return f"Too late: {code(name)} is just leaving {old}. Try again in a moment."
         await kept.change(lambda at: replace(at, to="", force=False))
         mover.release(name)
         return f"{code(name)} stays on {old}."
@@ -166,7 +164,7 @@ class RepoMoves:
             try:
                 await self._steps(mover, name)
             except CodeButlerError as error:
-                log.warning("[%s] its move waits: %s", name, error)
+                log.warning("[%s] its move is waiting: %s", name, error)
                 await self._means.clock.sleep(RETRY_S)
             else:
                 return
@@ -214,10 +212,10 @@ class RepoMoves:
     async def _tell_done(self, name: str, served: Served, place: RepoHosts, lost: int) -> None:
         texts = [f"{code(name)} is now served by {place.host}.", STAYS.format(old=place.left)]
         if place.force:
-            texts.append(f"What {place.left} had taken and not finished stays there, too.")
+            texts.append(f"Work that {place.left} had accepted and not finished stays there, too.")
         if lost:
             what = "One click or slash command" if lost == 1 else f"{lost} clicks or slash commands"
-            texts.append(f"{what} may have been done there: repeat what had no effect.")
+            texts.append(f"{what} may have been handled there: repeat those that had no effect.")
         await self._post(served, f"{place.key} done", " ".join(texts))
         text = f"{place.left} to {place.host}{' (force)' if place.force else ''}"
         act = AuditAct(
@@ -237,7 +235,7 @@ class RepoMoves:
         try:
             await self._means.publish(served.channel_id, f"move {key}", Post(message=said(text)), True)  # noqa: FBT003 - unsure
         except ChatError as error:
-            log.warning("[%s] its move is not told: %s", served.entry.name, error)
+            log.warning("[%s] could not post about its move: %s", served.entry.name, error)
 
 
 def _corrected(place: RepoHosts, host: str) -> RepoHosts:
@@ -257,16 +255,16 @@ def _objection(name: str, old: str, new: str, cluster: ClusterRow) -> str:
     """Why it cannot be moved there; "" if it can."""
     row = next((each for each in cluster.hosts if each.name == new), None)
     if new == old:
-        return f"{code(name)} is on {old} already."
+        return f"{code(name)} is already on {old}."
     if row is None:
         known = ", ".join(each.name for each in cluster.hosts)
-        return f"No host named {new} is known here: there are {known}."
+        return f"Unknown host {new}. Known hosts: {known}."
     if row.since is not None:
         return (
             f"{new} has been away since {row.since:%Y-%m-%d %H:%M} UTC: start `codebutler host` there first."
         )
     if row.has is None:
-        return f"{new} does not say which repositories it has: update CodeButler there."
+        return f"{new} does not report which repositories it has: update CodeButler there."
     if name not in row.has:
         return (
             f"{new} has no repository named {code(name)}: run `codebutler add-repo PATH --name {name}` there."
@@ -275,7 +273,7 @@ def _objection(name: str, old: str, new: str, cluster: ClusterRow) -> str:
 
 
 def _unended(why: str, new: str) -> str:
-    return f"What is unfinished there cannot end: {why}. `!move {new} force` moves it without waiting."
+    return f"The unfinished work there cannot end: {why}. `!move {new} force` does not wait for it."
 
 
 def _listing(served: Served, cluster: ClusterRow, place: RepoHosts) -> str:
@@ -290,5 +288,5 @@ def _state(row: HostRow, name: str, now: str) -> str:
     if row.name == now:
         return f"has it now{away}"
     if row.has is None:
-        return f"does not say what it has{away}"
-    return ("has it, too" if name in row.has else "does not have it") + away
+        return f"does not report what it has{away}"
+    return ("also has it" if name in row.has else "does not have it") + away

@@ -97,7 +97,7 @@ class NewRepos:
             except StoreError:
                 raise
             except NotServedError as error:
-                return f"⚠️ {code(name)} is there, but cannot be served yet: {error}."
+                return f"⚠️ {code(name)} was created, but cannot be served yet: {error}."
             except CodeButlerError as error:
                 return f"❌ {code(name)} was not created: {error}."
 
@@ -125,7 +125,7 @@ class NewRepos:
             raise
         except OSError as error:
             await self._take_back(making, asker)
-            raise CodeButlerError(f"the machine says: {error.strerror or error}") from error
+            raise CodeButlerError(f"the machine reports: {error.strerror or error}") from error
         reached("new-repo.placed")
         if entry is None:
             entry = await asyncio.to_thread(self._enter, making, place, layer, told)
@@ -264,5 +264,5 @@ def _answer(making: Making, entry: RepoEntry, warnings: Sequence[str]) -> str:
         origin = (
             f"{'A new, empty repository' if making.draft else 'The repository'} at {code(making.target)}."
         )
-    ready = f"✅ {code(entry.name)} is ready in {channel(entry.channel_id)}: write there what to do."
+    ready = f"✅ {code(entry.name)} is ready in {channel(entry.channel_id)}: write a message there to start."
     return "\n".join((f"{ready} {origin}", *(f"⚠️ {plain(each)}" for each in warnings)))

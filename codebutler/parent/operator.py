@@ -112,7 +112,7 @@ class Operator:
             return self._unknown(name)
         for each in names:
             self._workers.stop_turns(each, OPERATOR)
-        return Done(text=f"stopping the turns of {', '.join(names)}")
+        return Done(text=f"stopping the runs of {', '.join(names)}")
 
     async def chat(
         self, request: ChatRequest, inputs: AsyncIterator[ChatInput]
@@ -151,7 +151,7 @@ class Operator:
             if each.entry.name == name:
                 return Failed(text=each.problem)
         known = ", ".join(served.entry.name for served in table.served) or "none"
-        return Failed(text=f"no repository is served under the name {name!r}; served: {known}")
+        return Failed(text=f"no repository named {name!r} is served; served: {known}")
 
 
 class ParentStatus:

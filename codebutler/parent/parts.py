@@ -270,7 +270,7 @@ def _hosted_runs(home: Home, record: Record, stack: AsyncExitStack) -> HostedRun
     try:
         hosted = HostedRuns(home.hosted_runs)
     except StoreError as error:
-        record("", "ERR", f"runs on hosts are not in the ledger: {error}")
+        record("", "ERR", f"runs on hosts are missing from the ledger: {error}")
         return None
     stack.callback(hosted.close)
     return hosted

@@ -38,13 +38,13 @@ from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 
 NO_SPACE = "⚠️ Waiting for disk space on the machine that runs CodeButler."
-NO_AUDIT = "⚠️ The audit log cannot be written (`codebutler logs` says why)."
+NO_AUDIT = "⚠️ The audit log cannot be written (see `codebutler logs`)."
 FETCHED = (
-    "Messages since then are fetched again from the channel's history; a slash command or a click may have to be "
-    "repeated."
+    "I fetch messages since then again from the channel's history; repeat slash commands and clicks that had no "
+    "effect."
 )
-GONE = "Please resend what you wrote since then and got no answer to."
-NOTHING_STARTS = "Running turns continue; nothing new starts until this is fixed."
+GONE = "Please resend messages since then that got no answer."
+NOTHING_STARTS = "Current runs continue; nothing new starts until this is fixed."
 
 
 class ParentServices:
@@ -158,7 +158,7 @@ class ParentServices:
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel that its worker does not start for now."""
-        kept = "Your messages are kept; `codebutler logs` on its machine says more."
+        kept = "Your messages are kept; see `codebutler logs` on its machine."
         await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
@@ -188,13 +188,13 @@ class ParentServices:
     def nothing_starts(self, entry: Entry, error: OSError) -> None:
         """The audit log cannot be written: people whose work waits for it are told why."""
         why = NO_SPACE if error.errno == errno.ENOSPC else NO_AUDIT
-        text = f"{why} {NOTHING_STARTS} Your message is kept and starts then."
+        text = f"{why} {NOTHING_STARTS} Your message is kept and runs then."
         root = getattr(entry.event, "root", None)
         self._tasks.start(self.notice(entry.channel, text, root), name=f"notice to {entry.channel}")
 
     def no_space(self, event: Event) -> None:
         """Events cannot be stored: tell the channel. The chat keeps them for us."""
-        text = f"{NO_SPACE} {NOTHING_STARTS} Your messages are fetched then: no need to send them again."
+        text = f"{NO_SPACE} {NOTHING_STARTS} I fetch your messages then: you need not send them again."
         # Not in the message's thread: a post of ours there would later look as if we had worked on the
         # message.
         self._tasks.start(self.notice(event.channel, text), name=f"notice to {event.channel}")
@@ -203,7 +203,7 @@ class ParentServices:
         """The journal is a backup: report it in the log and in every channel."""
         self._logs.record("", "ERR", str(restored))
         text = (
-            "⚠️ The journal of received messages was lost or damaged and was restored from the backup of "
+            "⚠️ The record of received messages was lost or damaged, and was restored from the backup of "
             f"{restored.taken_at:%Y-%m-%d %H:%M} UTC. "
         )
         for channel in channels:

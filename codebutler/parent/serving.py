@@ -83,7 +83,9 @@ class Serving:
 
     async def _wind_down(self, stopping: Stopping) -> None:
         """Drain within the grace period; at the second signal, stop now. Unfinished work is on disk."""
-        self._record("", "INF", f"stopping: {GRACE_S:g} s for what runs, a second signal ends it now")
+        self._record(
+            "", "INF", f"stopping: running work has {GRACE_S:g} s to finish, a second signal ends it now"
+        )
         reason: StopReason = "restart" if stopping.restarts else "shutdown"
         drained = asyncio.create_task(self._drain(reason), name="drain")
         insisted = asyncio.create_task(stopping.insisted.wait(), name="insist")
@@ -101,4 +103,4 @@ class Serving:
             async with asyncio.timeout(FLUSH_S):
                 await self._chats.drain()
         except TimeoutError:
-            self._record("", "WRN", f"{self._chats.pending} messages are left for the next start")
+            self._record("", "WRN", f"{self._chats.pending} messages remain for the next start")

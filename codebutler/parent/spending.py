@@ -80,7 +80,7 @@ class Spending:
         try:
             known = {date.fromisoformat(day): use for day, use in days.items()}
         except ValueError as error:
-            raise CodeButlerError(f"what {repo} has used cannot be read: {error}") from None
+            raise CodeButlerError(f"cannot read the usage of {repo}: {error}") from None
         if self._notes is not None:
             await self._notes.keep_note(_note(repo), msgspec.json.encode(days).decode())
         self._days[repo] = known
@@ -132,7 +132,7 @@ class Spending:
             try:
                 note = await self._notes.note(_note(account.name))
             except StoreError as error:
-                self._record(account.name, "WRN", f"its use is not known exactly: {error}")
+                self._record(account.name, "WRN", f"its usage is not known exactly: {error}")
                 return
             known = msgspec.json.decode(note, type=dict[date, DayUse]) if note else {}
             self._days.setdefault(account.name, known)
@@ -156,7 +156,7 @@ class Spending:
         except StoreError as error:
             if account.name not in self._unread:
                 self._unread.add(account.name)
-                self._record(account.name, "WRN", f"its use is not known exactly: {error}")
+                self._record(account.name, "WRN", f"its usage is not known exactly: {error}")
             return 0.0
         self._unread.discard(account.name)
         kept = {day: use for day, use in known.items() if first <= day < since}
@@ -216,7 +216,7 @@ class Ledgers:
             try:
                 found += await asyncio.to_thread(self._read, served, during)
             except StoreError as error:
-                self._record(name, "WRN", f"its ledger cannot be read: {error}")
+                self._record(name, "WRN", f"cannot read its ledger: {error}")
         return sorted(found, key=lambda row: row.at)
 
     def _read(self, served: Served, during: Period) -> list[LedgerRow]:

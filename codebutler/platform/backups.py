@@ -248,7 +248,7 @@ class DailyBackups:
                 await asyncio.gather(taking, return_exceptions=True)
                 raise
             except CodeButlerError as error:
-                self._trouble(f"no backup was taken: {error}")
+                self._trouble(f"could not take a backup: {error}")
             else:
                 await self._follow(taken, now)
             await self._clock.sleep(LOOK_EVERY_S)
@@ -259,7 +259,7 @@ class DailyBackups:
         try:
             await self._afterwards(now)
         except CodeButlerError as error:
-            self._trouble(f"old data was not cleaned up: {error}")
+            self._trouble(f"could not clean up old data: {error}")
 
 
 def _copied(backup: Path, target: Path) -> bool:

@@ -63,7 +63,7 @@ class Stopping:
         if not self._may_restart:
             raise CodeButlerError("a demo cannot be restarted: end it with Ctrl-C and start it again")
         if self.asked.is_set() and not self.restarts:
-            raise CodeButlerError("it is stopping already: start it again with `codebutler supervise`")
+            raise CodeButlerError("it is already stopping: start it again with `codebutler supervise`")
         if not self.asked.is_set():
             self.restarts = True
             self.asked.set()

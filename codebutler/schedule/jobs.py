@@ -93,7 +93,7 @@ def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str
         raise ConfigError(f"{where}.name: {spec.name!r}: use letters, digits, '.', '_' and '-'")
     if spec.agent and not _AGENT.fullmatch(spec.agent):
         raise ConfigError(
-            f"{where}.agent ({spec.name}): {spec.agent!r}: use the word that people write before the colon"
+            f"{where}.agent ({spec.name}): {spec.agent!r}: use the prefix that people write before the colon"
         )
     secret = env.get(spec.secret_env, "")
     if len(secret) < MIN_SECRET_CHARS:
@@ -102,12 +102,10 @@ def hook_of(spec: HookSpec, where: str, env: Mapping[str, str], place: tuple[str
             f"least {MIN_SECRET_CHARS} characters"
         )
     if spec.pulls and (spec.prompt or spec.agent or spec.channel):
-        raise ConfigError(
-            f"{where} ({spec.name}): with pulls it has no prompt, agent or channel: leave them out"
-        )
+        raise ConfigError(f"{where} ({spec.name}): `pulls` takes no prompt, agent or channel: remove them")
     if not spec.pulls and not spec.prompt.strip():
         raise ConfigError(
-            f"{where} ({spec.name}): give it a prompt; {{{{ body.some.field }}}} fills in what came"
+            f"{where} ({spec.name}): give it a prompt; {{{{ body.some.field }}}} inserts a field of the request"
         )
     return Hook(
         name=spec.name,
@@ -333,9 +331,9 @@ def _text(spec: Spec) -> str:
 def _hint(error: Exception) -> str:
     """The two things that people write in this file and that YAML misreads."""
     if "alias" in str(error):
-        return ": what begins with * wants quotes, as in cron: '*/5 * * * *'"
+        return ": a value that begins with * needs quotes, as in cron: '*/5 * * * *'"
     if "mapping values" in str(error):
-        return ": a text with a colon wants quotes, as in command: 'echo a: b'"
+        return ": a text with a colon needs quotes, as in command: 'echo a: b'"
     return ""
 
 

@@ -119,7 +119,7 @@ class Scheduler:
             try:
                 look_s = await self._tick()
             except StoreError as error:
-                log.warning("jobs wait for the disk: %s", error)
+                log.warning("jobs are waiting for the disk: %s", error)
             await self._pause(look_s)
 
     async def ready(self) -> None:
@@ -161,7 +161,7 @@ class Scheduler:
                 )
                 break
             except StoreError as error:
-                log.warning("a job waits for the disk: %s", error)
+                log.warning("a job is waiting for the disk: %s", error)
                 await self._clock.sleep(LOOK_S)
         for run in transitions.runs(self.schedule, self.jobs, OPERATOR):
             self.post(run)
@@ -182,7 +182,7 @@ class Scheduler:
                     )
                 return
             except StoreError as error:
-                log.warning("the end of a job waits for disk space: %s", error)
+                log.warning("the end of a job is waiting for disk space: %s", error)
                 await self._clock.sleep(LOOK_S)
 
     async def _tick(self) -> float:
@@ -259,7 +259,7 @@ class Scheduler:
             log.warning("job %s could not be posted: %s", key, error)
             await self._failed(key)
         except StoreError as error:
-            log.warning("job %s waits for disk space: %s", key, error)
+            log.warning("job %s is waiting for disk space: %s", key, error)
 
     async def _post_report(self, run: JobRun, key: str) -> None:
         assert self._report is not None, "who has jobs that report says how"
@@ -285,7 +285,7 @@ class Scheduler:
             log.warning("timer %s could not be posted, and is dropped: %s", timer.id, error)
             await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
         except StoreError as error:
-            log.warning("timer %s waits for disk space: %s", timer.id, error)
+            log.warning("timer %s is waiting for disk space: %s", timer.id, error)
 
     async def _accepted(self, event: MessagePosted) -> bool:
         """False if it is refused. A message that was handed in before is not a second request. Raises StoreError."""

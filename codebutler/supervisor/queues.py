@@ -127,7 +127,7 @@ class Questions:
         """Wait for the answer, which is of that ``kind``. Raises CodeButlerError if there are too many questions, none
         comes, or another."""
         if len(self._asked) >= MOST_ASKED:
-            raise CodeButlerError("the worker is asked too much at once: try again")
+            raise CodeButlerError("the worker has too many requests: try again")
         answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
         self._asked[question.request_id] = question, answer
         try:
@@ -140,7 +140,7 @@ class Questions:
         finally:
             del self._asked[question.request_id]
         if not isinstance(told, kind):
-            raise CodeButlerError("the worker answered something else")
+            raise CodeButlerError("the worker sent an unexpected answer")
         return told
 
     def answered(self, answer: Told) -> None:

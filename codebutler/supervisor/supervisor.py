@@ -84,7 +84,7 @@ class Supervisor:
     def add(self, repo: RepoSettings) -> None:
         """Supervise ``repo`` from now on. Raises RegistryError if its name or its channel is taken."""
         if repo.name in self._handles:
-            raise RegistryError(f"a repository named {repo.name} is supervised already")
+            raise RegistryError(f"a repository named {repo.name} is already supervised")
         if repo.channel_id in self._channels:
             raise RegistryError(
                 f"the channel of {repo.name} belongs to {self._channels[repo.channel_id].repo.name}"

@@ -130,7 +130,7 @@ class WebServer:
         log.info("Dashboard: %s (`codebutler dashboard` opens it)", self.url)
         if not is_loopback(host):
             log.warning(
-                "dashboard.host is %s: who is between you and it can read what the dashboard shows, and act "
+                "dashboard.host is %s: anybody on the network between you and it can read the dashboard and act "
                 "as you; 127.0.0.1 and a tunnel keep it private",
                 self._place.host,
             )
@@ -199,7 +199,7 @@ class Hooks:
         try:
             outcome = await self._runner.called(hook, _decoded(body), key or uuid4().hex)
         except (ChatError, StoreError) as error:
-            log.warning("the hook %s could not be run: %s", name, error)
+            log.warning("could not run the hook %s: %s", name, error)
             return 503, "the hook could not be run now: try again"
         match outcome:
             case "duplicate" if "x-hub-signature-256" in headers:

@@ -17,7 +17,7 @@ from codebutler.platform.http import admits
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-CLOSED = "No metrics: set metrics.allow, then restart the supervisor"
+CLOSED = "Metrics are off: set metrics.allow, then restart the supervisor"
 REFUSED = "Refused: metrics.allow does not include this address, or metrics.token is missing or wrong"
 
 

@@ -81,7 +81,7 @@ def offers_of(manifest: str) -> Offers:
     """The commands and shortcuts of a Slack app manifest, JSON or YAML. Raises CodeButlerError."""
     features = _read(manifest).features
     if features is None:
-        raise CodeButlerError("no app manifest (without `features`): export it from your app's page at Slack")
+        raise CodeButlerError("not an app manifest (no `features`): export it from your app's page at Slack")
     return Offers(
         commands=tuple(
             AppCommand(command=one.command, description=one.description, usage_hint=one.usage_hint)
@@ -127,4 +127,6 @@ def _read(manifest: str) -> _Manifest:
         return msgspec.yaml.decode(manifest, type=_Manifest)
     except msgspec.DecodeError as error:
         why = str(error).splitlines()[0]
-        raise CodeButlerError(f"no app manifest ({why}): export it from your app's page at Slack") from None
+        raise CodeButlerError(
+            f"not an app manifest ({why}): export it from your app's page at Slack"
+        ) from None

@@ -99,8 +99,8 @@ class WorkspaceServer:
         try:
             self.people.add(name, is_bot=is_bot, is_news=False)
         except MethodError as refused:
-            why = "is there already" if refused.code == "name_taken" else "is no name"
-            raise CodeButlerError(f"{name!r} {why}: give letters and digits, each name once") from None
+            why = "already exists" if refused.code == "name_taken" else "is not a valid name"
+            raise CodeButlerError(f"{name!r} {why}: use letters and digits, each name once") from None
 
     @property
     def url(self) -> str:

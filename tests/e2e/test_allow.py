@@ -13,7 +13,7 @@ async def test_who_is_denied_is_refused_at_once_and_allowed_again(tmp_path: Path
         channel = await rehearsal(built, git_repo)
         said = await built.run("deny", "you")
         assert "Denied: you (UYOU0000000)" in said
-        assert "Nobody is allowed any more" in said
+        assert "The list is now empty" in said
         ts = await built.say(channel, "list the files")
         await built.answer(channel, ts, "not authorized")
         assert "Allowed: you (UYOU0000000)" in await built.run("allow", "you@workspace.example")

@@ -51,7 +51,7 @@ async def test_leave_is_given_there_for_what_waits(tmp_path: Path, git_repo: Pat
             await expect(home).to_contain_text(f"touch {git_repo}/trace", timeout=PATIENCE_MS)
             assert not (git_repo / "trace").exists()
             await home.get_by_role("button", name="Allow").click()
-            await expect(home).to_contain_text("Everything is taken care of", timeout=PATIENCE_MS)
+            await expect(home).to_contain_text("Nothing needs you.", timeout=PATIENCE_MS)
             await expect(home.get_by_role("button", name="Allow")).to_have_count(0)
             assert errors == []
         await built.answer(channel, ts, "All done.")

@@ -180,7 +180,7 @@ async def test_k03_a_stand_by_takes_over(tmp_path: Path, git_repo: Path) -> None
         await made.answered()
         await made.gateway.end(signal.SIGKILL)
         await made.standby.says("slack connected")
-        assert "this gateway leads" in made.standby.out.read_text()
+        assert "this gateway is active" in made.standby.out.read_text()
         await made.answered()
 
 

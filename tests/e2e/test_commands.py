@@ -135,7 +135,7 @@ async def test_k05_an_answered_message_is_edited(tmp_path: Path, git_repo: Path)
         root = await built.say(channel, "list the files")
         assert await built.outcome(channel, root) == "white_check_mark"
         await built.person.chat_update(channel=channel, ts=root, text="read README.md")
-        card = await built.answer(channel, root, "The answer stands")
+        card = await built.answer(channel, root, "The answer is for the original text")
         [button] = card["blocks"][-1]["elements"]
         for _ in range(2):
             await built.click(channel, card["ts"], "codebutler.ask_again", button["value"])

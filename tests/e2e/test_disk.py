@@ -273,7 +273,7 @@ async def test_d10_the_journal_is_removed_while_it_is_in_use(tmp_path: Path, git
         lost(built.home / "journal.db")
         second = await built.say(channel, "read README.md")
         await check_answered_once(built, channel, second, "A sample repository.")
-        words = "was removed or replaced while it was in use; it was written again"
+        words = "was removed or replaced while it was in use; it was recreated"
         await eventually(lambda: words in built.log())
         assert words in await built.run("status")
         assert await built.stop(signal.SIGKILL) == -signal.SIGKILL

@@ -94,7 +94,7 @@ async def test_n01_a_clone_with_its_channel(tmp_path: Path, git_repo: Path) -> N
         assert (root / "shop" / "app.py").exists()
         assert [each.name for each in root.iterdir()] == ["shop"]
         again = await built.say(channel, "!new shop")
-        await built.answer(channel, again, "there is a repository of that name")
+        await built.answer(channel, again, "a repository with that name already exists")
         assert len(channels(built, "shop")) == 1
 
 
@@ -153,9 +153,9 @@ async def test_n04_nobody_else_and_nothing_half(tmp_path: Path, git_repo: Path) 
         await built.answer(channel, ts, "newRepos.allow")
         await built.run("config", "set", "newRepos.allow", json.dumps([person.id]))
         for words, told in (
-            ("!new taken", "a channel of that name exists already"),
+            ("!new taken", "a channel with that name already exists"),
             ("!new shop ext::sh", "not an address to clone from"),
-            ("!new shop ../../etc", "no repository of that path"),
+            ("!new shop ../../etc", "no repository with that path"),
             ("!new shop https://user:geheim@example.org/shop.git", "revoke it"),
             ("!new shop ssh://git@example.invalid/shop.git", "cannot clone example.invalid/shop"),
         ):

@@ -60,7 +60,7 @@ async def test_o02_stop_from_the_terminal(tmp_path: Path, git_repo: Path) -> Non
         model.play(Reply("Thinking", hold=True))
         ts = await built.say(channel, "count to a million")
         await model.seen(1)
-        assert "stopping the turns of sample" in await built.run("stop", "all")
+        assert "stopping the runs of sample" in await built.run("stop", "all")
         assert await built.outcome(channel, ts) == "octagonal_sign"
         assert await built.answer(channel, ts, "Stopped by operator")
 

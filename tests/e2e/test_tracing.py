@@ -70,7 +70,7 @@ async def test_a_dead_collector_disturbs_no_turn(tmp_path: Path, git_repo: Path)
             ts = await built.say(channel, "read README.md")
             assert await built.outcome(channel, ts) == "white_check_mark"
         assert await built.stop() == 0
-        assert built.log().count(f"traces are lost: nobody takes them at {dead}") == 1
+        assert built.log().count(f"traces are lost: nothing answers at {dead}") == 1
         assert "Traceback" not in built.log()
 
 

@@ -105,7 +105,7 @@ async def test_v03_the_home_deleted(tmp_path: Path, git_repo: Path) -> None:
         shutil.copytree(built.home, kept, ignore=sockets)
         shutil.rmtree(built.home)
         ts = built.workspace.say(channel, "read README.md")
-        words = ("no message is accepted until it can", "nothing starts until it can")
+        words = ("messages are refused until this is fixed", "nothing starts until this is fixed")
         await eventually(lambda: any(each in (tmp_path / "supervise.out").read_text() for each in words))
         pid = supervisor_pid(built)
         used_s = cpu_s(pid)

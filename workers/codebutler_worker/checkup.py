@@ -87,7 +87,7 @@ def _store(settings: RepoSettings) -> Finding:
     path = Path(settings.path) / STATE_DIR / "store.db"
     try:
         if not path.exists():
-            return ok("store", settings.name, "none yet: the first start creates it")
+            return ok("store", settings.name, "none yet: created at the first start")
         report = migrate_store(path, check=True)
     except CodeButlerError as error:
         return fail("store", settings.name, str(error))
@@ -144,7 +144,9 @@ def _checkouts(group: Sequence[RepoSettings]) -> list[Finding]:
                 str(path.relative_to(root)) for path in checkout.pointed if path.is_relative_to(root)
             )
             told = f"git's configuration runs or reads {names or 'files in .git'}: read-only for agents; "
-            found.append(ok("sandbox", each.name, f"{told}agents can change what it calls in the work tree"))
+            found.append(
+                ok("sandbox", each.name, f"{told}agents can change the files it calls in the working tree")
+            )
         for path in checkout.sockets:
             told = f"{path} is a socket of one of your programs: agents cannot reach it"
             found.append(ok("sandbox", each.name, told))

@@ -62,7 +62,7 @@ class Uploads:
             if not item.file_id or not await self._share_again(item, upload):
                 await self._begin(item, upload)
         except StoreError as error:
-            raise ChatUnreachableError(f"an upload waits: {error}") from error
+            raise ChatUnreachableError(f"an upload is waiting: {error}") from error
         return item.file_id
 
     async def _begin(self, item: Item, upload: Upload) -> None:
@@ -206,7 +206,7 @@ class Handover:
                 await self._notes.keep_note(_name(item), MAYBE)
             except StoreError as error:
                 if item.is_lasting:
-                    raise ChatUnreachableError(f"a post waits: {error}") from error
+                    raise ChatUnreachableError(f"a post is waiting: {error}") from error
             item.is_noted = True
 
 

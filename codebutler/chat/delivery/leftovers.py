@@ -68,7 +68,7 @@ class Leftovers:
                 strict=False,
             )
         except msgspec.DecodeError as error:
-            raise StoreError(f"the note of what was streamed cannot be read: {error}") from error
+            raise StoreError(f"cannot read the note of streamed messages: {error}") from error
         self._noted = {(channel, thread): since_s for channel, thread, since_s in noted}
         self._dirty.update(self._noted)
         return tuple(self._noted)
@@ -94,7 +94,7 @@ class Leftovers:
         try:
             await self._keep()
         except StoreError as error:
-            log.debug("a thread will be looked through at the next start: %s", error)
+            log.debug("a thread will be checked at the next start: %s", error)
 
     async def sweep(self, thread: Thread, ref: MessageRef = NOWHERE) -> None:
         """Delete ``ref``, or what is found in the thread, however long the chat cannot be reached."""
@@ -143,7 +143,7 @@ class Leftovers:
         try:
             await self.chat.stop_stream(channel, ref)
         except ChatError as error:
-            log.debug("a stream that is to go has ended already: %s", error)
+            log.debug("a stream that is to be removed has already ended: %s", error)
         await self._loop.claim("delete", channel)
         try:
             await self.chat.delete(channel, ref)

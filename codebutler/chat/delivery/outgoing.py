@@ -28,7 +28,9 @@ NAME_CHARS = 120
 SaidT = TypeVar("SaidT", Post, Upload)
 
 AGAIN = "↻ Sent again: the first attempt may have arrived."
-NOT_HERE = "🔒 This reply is for you alone, and this chat cannot show that. Ask me in a direct message."
+NOT_HERE = (
+    "🔒 Only you may see this reply, and this chat cannot hide it from others. Ask me in a direct message."
+)
 
 
 def about(operation: Operation) -> MessageRef:

@@ -266,14 +266,14 @@ class Streamer:
         except ChatOutcomeUnknownError:
             # The message that carries the operation now is the answer, and stays.
             ref, stream.ref, stream.is_lost = stream.ref, NOWHERE, True
-            log.debug("an answer may have taken the place of %s", ref)
+            log.debug("an answer may have replaced %s", ref)
             self._close(stream)
             raise
         except ChatRateLimitedError as error:
             self._loop.pause("update", channel, error.retry_after_s)
             return False
         except ChatError as error:
-            log.debug("an answer cannot take the place of what was streamed: %s", error)
+            log.debug("an answer cannot replace its stream: %s", error)
             return False
         self._close(stream, taken=True)
         return True

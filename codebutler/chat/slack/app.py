@@ -156,7 +156,7 @@ def ahead_of(date: str, now: datetime) -> float | None:
 
 HELLO_ACTION = "codebutler.hello"
 HELLO_TEXT = "👋 CodeButler is connected. Press the button to finish the setup."
-HEARD_TEXT = "✅ It works both ways. Setup is complete."
+HEARD_TEXT = "✅ Sending and receiving work. Setup is complete."
 SKIPPED_TEXT = "👋 CodeButler is connected."
 MAX_WRONG_CODES = 20
 CONNECT_S = 15.0

@@ -194,7 +194,7 @@ class CatchUp:
                 return
             except StoreError as error:
                 failures += 1
-                log.warning("cannot note that messages may be missed: %s", error)
+                log.warning("cannot record that messages may have been missed: %s", error)
                 await self._history.pause(failures)
 
     async def _all(self, me: Identity) -> None:
@@ -238,13 +238,13 @@ class CatchUp:
                     break
                 except StoreError as error:
                     failures += 1
-                    log.warning("catching up in %s waits for disk space: %s", self._name(channel), error)
+                    log.warning("catching up in %s is waiting for disk space: %s", self._name(channel), error)
                     await self._history.pause(failures)
                 except ChatError as error:
                     log.warning("cannot catch up in %s: %s", self._name(channel), error)
                     break
                 except Exception:  # one channel's surprise must not cost the others their catch-up
-                    log.exception("catching up in %s has failed", self._name(channel))
+                    log.exception("catching up in %s failed", self._name(channel))
                     break
             self._shelf.held.release(channel)
 

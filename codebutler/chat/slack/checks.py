@@ -42,7 +42,7 @@ async def check_slack(slack: SlackSection, table: RepoTable, clock: Clock) -> As
 def scopes_finding(facts: TokenFacts) -> Finding:
     """Are all scopes of the manifest granted?"""
     if facts.scopes is None:
-        return warn("slack", "scopes", "Slack does not tell which are granted")
+        return warn("slack", "scopes", "Slack does not report which are granted")
     missing = sorted(set(BOT_SCOPES) - facts.scopes)
     if missing == [NAMES_SCOPE]:
         return warn("slack", "scopes", f"missing {NAMES_SCOPE}, so people are shown by their IDs: {RENEW}")
@@ -54,15 +54,15 @@ def scopes_finding(facts: TokenFacts) -> Finding:
 def clock_finding(ahead_s: float | None) -> Finding:
     """Is this machine's clock right?"""
     if ahead_s is None:
-        return ok("slack", "clock", "Slack's answer carries no date to compare with")
+        return ok("slack", "clock", "Slack's answer has no date to compare with")
     if abs(ahead_s) < SKEW_S:
         return ok("slack", "clock", f"within {max(1.0, abs(ahead_s)):.0f} s of Slack's")
     way = "ahead of" if ahead_s > 0 else "behind"
     return warn(
         "slack",
         "clock",
-        f"{abs(ahead_s):.0f} s {way} Slack's: messages may be marked late by mistake; switch time "
-        "synchronisation on (`timedatectl set-ntp true`)",
+        f"{abs(ahead_s):.0f} s {way} Slack's: messages may be marked late by mistake; turn on time "
+        "synchronisation (`timedatectl set-ntp true`)",
     )
 
 
@@ -85,13 +85,13 @@ async def _channel(api: SlackApi, name: str, channel_id: ConversationRef) -> Fin
     try:
         channel = await api.channel_info(channel_id)
     except ChatError as error:
-        told = f"{channel_id} cannot be seen ({error.code}): invite the app there, or `codebutler add-repo` again"
+        told = f"the app cannot see {channel_id} ({error.code}): invite it there, or run `codebutler add-repo` again"
         return fail(
             "channels", name, told if error.code in ("channel_not_found", "missing_scope") else str(error)
         )
     if channel.is_archived:
         return fail(
-            "channels", name, f"#{channel.name} is archived: unarchive it, or `codebutler add-repo` again"
+            "channels", name, f"#{channel.name} is archived: unarchive it, or run `codebutler add-repo` again"
         )
     if not channel.is_member:
         return fail("channels", name, f"the app is not in #{channel.name}: write `/invite @CodeButler` there")

@@ -49,7 +49,7 @@ class EventHandler:
         try:
             event = parse_envelope(envelope.type, envelope.payload, self._identity)
         except (PayloadError, ProtocolError) as error:
-            log.warning("an unreadable %s payload was dropped: %s", envelope.type, error)
+            log.warning("dropped an unreadable %s payload: %s", envelope.type, error)
             return None
         if isinstance(event, Notice):
             self._on_notice(event)
@@ -134,7 +134,7 @@ class SlackConnection:
             self._heartbeat.beat,
             self._clock,
         )
-        helpers = Tasks(lambda name, error: log.error("the %s has failed: %r", name, error))
+        helpers = Tasks(lambda name, error: log.error("the %s failed: %r", name, error))
         helpers.start(self._catch_up.run(me), name="catch-up")
         helpers.start(presence.run(), name="presence")
         helpers.start(self._absence_notice.run(), name="absence notice")

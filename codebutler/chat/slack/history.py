@@ -104,7 +104,7 @@ class PatientHistory:
             except PASSING as error:
                 failures += 1
                 if failures == 1:
-                    log.warning("catching up waits: %s", error)
+                    log.warning("catching up is waiting: %s", error)
                 await self.pause(failures)
 
 
@@ -114,7 +114,7 @@ def _readable(page: HistoryPage, channel: ConversationRef, me: Identity) -> list
         try:
             found.append(shown(message.raw, channel, me))
         except PayloadError as error:
-            log.debug("a message of %s was left out: %s", channel, error)
+            log.debug("left out a message of %s: %s", channel, error)
     return found
 
 

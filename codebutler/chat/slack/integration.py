@@ -74,7 +74,7 @@ class DirectConversations:
             except ChatRateLimitedError as error:
                 wait_s = error.retry_after_s
             except ChatUnreachableError:
-                log.debug("the chat is not reached: %s is met later", user)
+                log.debug("cannot reach the chat: will open the direct message with %s later", user)
             except (ChatError, StoreError) as error:
                 log.info("no direct message from %s yet: %s", user, error)
                 return
@@ -101,7 +101,7 @@ class UnservedPresses:
         try:
             await self._sender.submit(press.channel, uuid4().hex, post)
         except ChatError as error:
-            log.info("cannot tell %s that their press had no effect: %s", press.user, error)
+            log.info("cannot tell %s that their click had no effect: %s", press.user, error)
 
 
 class SlackIntegration:

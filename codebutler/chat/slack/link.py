@@ -131,14 +131,14 @@ class SocketLink:
             ack = encode_ack(envelope, payload)
         except Exception:  # no envelope may stop the socket
             self._tally.failed_handlers += 1
-            log.exception("an event could not be stored; Slack will send it again")
+            log.exception("could not store an event; Slack will send it again")
             return
         reached("ack.before")
         if self._wire.say(ack):
             reached("ack.after")
         else:
             self._tally.lost_acks += 1
-            log.debug("a connection ended before an acknowledgement; the event will come again")
+            log.debug("a connection ended before an acknowledgement; Slack will send the event again")
 
     async def _watch(self) -> None:
         while not self.closed.is_set():

@@ -25,8 +25,8 @@ _MAX_INVITED = 100
 # Slack: conversations.create
 _MAX_NAME_CHARS = 80
 _CREATE_FAULTS = {
-    "name_taken": "a channel of that name exists already: pass it with --channel, or choose another name",
-    "restricted_action": "this workspace does not let apps create channels: create it by hand and pass --channel",
+    "name_taken": "a channel with that name already exists: pass it with --channel, or choose another name",
+    "restricted_action": "this workspace does not let apps create channels: create it yourself and pass --channel",
     "missing_scope": "the app is not allowed to create channels: install it again from `codebutler manifest`",
 }
 
@@ -107,13 +107,13 @@ class ChannelFinder:
         try:
             await self._api.describe_channel(channel.id, _TOPIC.format(repo=repo), _PURPOSE.format(repo=repo))
         except ChatError as error:
-            self._prompter.warn(f"the channel has no topic and purpose: {error}")
+            self._prompter.warn(f"could not set the channel's topic and purpose: {error}")
         for start in range(0, len(who), _MAX_INVITED):
             some = who[start : start + _MAX_INVITED]
             try:
                 await self._api.invite(channel.id, [person.id for person in some])
             except ChatError as error:
-                self._prompter.warn(f"nobody was invited: {error}; join #{channel.name} in Slack")
+                self._prompter.warn(f"could not invite anybody: {error}; join #{channel.name} in Slack")
             else:
                 self._prompter.tell(f"Invited to #{channel.name}: {named(some)}")
 

@@ -43,11 +43,11 @@ class SlackPlatform(Platform):
     )
     place_options = (
         Option(flag="--channel", key="channel", help="Its channel: an ID (C…) or a name."),
-        Option(flag="--create-channel", key="create", help="Make a channel of this name."),
+        Option(flag="--create-channel", key="create", help="Create a channel with this name."),
         Option(
             flag="--invite",
             key="invite",
-            help="Whom to invite to the new channel: a name, e-mail or user ID, or `none`; may be repeated. "
+            help="People to invite to the new channel: a name, e-mail or user ID, or `none`; may be repeated. "
             "Defaults to all allowed users.",
             metavar="USER",
             many=True,

@@ -35,7 +35,7 @@ NOTE = "echo"
 # A longer call proves nothing about the socket: the Web API is slow, or we may not call it now.
 CALL_S = 5.0
 EXPLANATION = (
-    "👂 When it is quiet I edit this message, to check that Slack still sends me what you write. "
+    "👂 When it is quiet, I edit this message to check that Slack still sends me your messages. "
     "Nobody is notified."
 )
 
@@ -169,7 +169,7 @@ class EchoProbe:
             async with asyncio.timeout(CALL_S):
                 await self._edit()
         except TimeoutError:
-            raise ChatUnreachableError("Slack takes its time", "timeout") from None
+            raise ChatUnreachableError("Slack did not answer in time", "timeout") from None
 
     async def _edit(self) -> None:
         channels = self._channels()

@@ -145,7 +145,7 @@ class Wizard:
 
     async def _token(self, key: str, present: str) -> str:
         """Ask until Slack accepts the token."""
-        hint = " or Enter to keep the present one" if present else ""
+        hint = " or Enter to keep the current one" if present else ""
         last = self._given.pop(key, "")
         while True:
             token = last or await self._terminal.ask_secret(f"   {WHAT[key]}{hint}") or present
@@ -191,7 +191,7 @@ class Wizard:
             return await stack.enter_async_context(meet(api, self.slack.app_token))
         except OthersConnectedError:
             self._tell(
-                "   (The supervisor or another process is connected, so nobody can answer in Slack now.)"
+                "   (The supervisor or another process is connected, so setup cannot receive answers from Slack now.)"
             )
         except ChatError as error:
             self._tell(f"   ({error})")
@@ -201,9 +201,7 @@ class Wizard:
         """Ask who may use the agents, until an empty answer."""
         self._tell("4. Who may use the agents? Enter Slack names, e-mail addresses or user IDs.")
         if allowed := await described(api, self.slack.allowed_users):
-            self._tell(
-                f"   Allowed now: {named(allowed)}. `codebutler deny USER` takes somebody off the list."
-            )
+            self._tell(f"   Allowed now: {named(allowed)}. `codebutler deny USER` removes somebody.")
         code = f"{secrets.randbelow(10**6):06}"
         if meeting is not None:
             self._tell(
@@ -246,7 +244,7 @@ class Wizard:
         except ChatError as error:
             self._tell(f"   The test message failed: {error}")
         else:
-            self._tell("   ✓ It works both ways" if answer else "   Skipped.")
+            self._tell("   ✓ Sending and receiving work" if answer else "   Skipped.")
 
 
 def _has_browser() -> bool:

@@ -250,7 +250,7 @@ class SocketModeClient:
         if told and not self._shared:
             log.warning("%s", told)
         elif self._shared and not told:
-            log.info("nobody else uses this app's token any more")
+            log.info("no other process uses this app's token any more")
         self._other_consumers, self._shared = others, told
 
     def _note_failure(self, error: Exception) -> None:

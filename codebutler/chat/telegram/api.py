@@ -172,7 +172,7 @@ async def download(api: BotApi, clock: Clock, file: File, take: Take) -> None:
     """Pass the content of a file to ``take``, from a path that Telegram gives and that is checked first.
     Raises ChatError: too_large, file_not_found, untrusted_host, refused, unreachable."""
     if file.size_bytes > MAX_FILE_BYTES:
-        raise ChatError("Telegram gives bots files of up to 20 MB", "too_large")
+        raise ChatError("Telegram lets bots download files of up to 20 MB", "too_large")
     found = await file_details(partial(api.call, "getFile", file_id=file.id), clock)
     path = found.get("file_path") if isinstance(found, Mapping) else None
     if not isinstance(path, str) or not _PATH.fullmatch(path):

@@ -39,7 +39,7 @@ T = TypeVar("T")
 MAX_UPLOAD_BYTES = 50 * 2**20
 CAPTION_CHARS = 1000
 BEGUN = 200
-OPEN_IT = "This is for you alone, and I may not write to you yet: open my profile and press Start."
+OPEN_IT = "Only you may see this, and I cannot message you yet: open my profile and press Start."
 QUIET = frozenset({"outcome", "progress", "sign"})
 
 log = logging.getLogger("codebutler.chat.telegram")
@@ -133,7 +133,7 @@ class TelegramChat:
     async def upload(self, upload: Upload) -> str:
         """Does nothing: ``share`` uploads and posts a file in one call. Raises ChatError too_large."""
         if len(upload.content) > MAX_UPLOAD_BYTES:
-            raise ChatError("Telegram takes files of up to 50 MB", "too_large")
+            raise ChatError("Telegram accepts files of up to 50 MB", "too_large")
         return upload.filename or "file"
 
     async def share(self, channel: ConversationRef, upload: Upload, file_id: str) -> None:  # noqa: ARG002 - it has no name yet
@@ -177,7 +177,7 @@ class TelegramChat:
         try:
             await self._typing.show(place)
         except MovedError:
-            log.debug("%s has another number now, which the next post finds out", channel)
+            log.debug("%s has another number now; the next post will find it out", channel)
 
     async def _post(
         self, channel: ConversationRef, post: Post, op_id: str, shown: Rendered, silent: bool
@@ -293,4 +293,4 @@ class TelegramChat:
 
 
 def _waits(error: StoreError) -> ChatUnreachableError:
-    return ChatUnreachableError(f"a message waits: {error}", "unreachable")
+    return ChatUnreachableError(f"a message is waiting: {error}", "unreachable")

@@ -30,7 +30,7 @@ async def check_telegram(telegram: TelegramSection, table: RepoTable) -> AsyncIt
 def webhook_finding(info: Mapping[str, Any]) -> Finding:
     """Does another program receive the messages?"""
     if info.get("url"):
-        told = "another program receives its messages by a webhook: `codebutler setup` can remove it"
+        told = "another program receives its messages through a webhook: `codebutler setup` can remove it"
         return fail("telegram", "messages", told)
     waiting = info.get("pending_update_count", 0)
     return ok("telegram", "messages", f"no webhook, {waiting} waiting to be fetched")
@@ -66,8 +66,6 @@ async def _chat(api: BotApi, me: Mapping[str, Any], served: Served) -> Finding:
         chat = await api.call("getChat", chat_id=number)
         member = await api.call("getChatMember", chat_id=number, user_id=me.get("id"))
     except ChatError as error:
-        told = (
-            f"the chat {number} cannot be seen: add the bot to it, or `codebutler add-repo` again ({error})"
-        )
+        told = f"the bot cannot see the chat {number}: add it there, or run `codebutler add-repo` again ({error})"
         return fail("channels", served.entry.name, told)
     return chat_finding(served.entry.name, chat, me, member)

@@ -156,10 +156,10 @@ class TelegramConnection:
             try:
                 await self._handle(update, album, missed=waited)
             except StoreError as error:
-                log.warning("telegram: an event could not be stored and will be fetched again: %s", error)
+                log.warning("telegram: could not store an event, will fetch it again: %s", error)
                 return Taken(number, AGAIN_S)
             except Exception:  # one update must not block all others for ever
-                log.exception("telegram: an update could not be handled")
+                log.exception("telegram: could not handle an update")
                 if self._attempts(number) < ATTEMPTS:
                     return Taken(number, AGAIN_S)
             at += max(1, len(album))
@@ -170,7 +170,7 @@ class TelegramConnection:
             found = parse(update, self._me)
         except (PayloadError, ProtocolError) as error:
             self._unreadable += 1
-            log.warning("an unreadable update was dropped: %s", error)
+            log.warning("dropped an unreadable update: %s", error)
             return Ignored("unreadable")
         if isinstance(found, Ignored):
             self._ignored += 1

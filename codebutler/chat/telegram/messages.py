@@ -177,7 +177,7 @@ class MessageWriter:
             try:
                 known = await self._records.known(place.chat, place.root)
             except StoreError as error:
-                raise ChatUnreachableError(f"a message waits: {error}", "unreachable") from error
+                raise ChatUnreachableError(f"a message is waiting: {error}", "unreachable") from error
             if known.topic or not known.title:
                 return Destination(place.chat, place.root, known.topic, place.silent)
             try:
@@ -210,10 +210,12 @@ class MessageWriter:
             if type(error) is not ChatError:
                 raise
             # It waits until we are allowed: conversations are never mixed.
-            raise ChatError(f"the topic is gone, and none can be made: {error}", "no_topic") from None
+            raise ChatError(
+                f"the topic is gone, and a new one cannot be created: {error}", "no_topic"
+            ) from None
         topic = made.get("message_thread_id") if isinstance(made, Mapping) else None
         if not isinstance(topic, int):
-            raise ChatError("Telegram does not say which topic it made", "invalid_answer")
+            raise ChatError("Telegram does not say which topic it created", "invalid_answer")
         root = self._records.ref(place.chat, place.root)
         await kept(self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
         await kept(
@@ -270,7 +272,7 @@ class Private:
             numbers = list(await self._home(user))
             keyboard = await self._buttons.keyboard(chat, HOME, shown.keys)
         except StoreError as error:
-            raise ChatUnreachableError(f"a home waits: {error}", "unreachable") from error
+            raise ChatUnreachableError(f"App Home is waiting: {error}", "unreachable") from error
         place = Destination(chat, silent=True)
         keep = partial(self._keep, user)
         try:

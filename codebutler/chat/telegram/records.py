@@ -111,7 +111,7 @@ class NotePages(Generic[T]):
         try:
             return self._page_of.decode(kept) if kept else {}
         except msgspec.DecodeError as error:
-            log.warning("the note %s cannot be read; starting with an empty one: %s", name, error)
+            log.warning("cannot read the note %s, starting with an empty one: %s", name, error)
             return {}
 
 
@@ -131,7 +131,7 @@ class MessageRecords:
         try:
             self._moved = msgspec.json.decode(kept, type=dict[int, int]) if kept else {}
         except msgspec.DecodeError as error:
-            log.warning("the note %s cannot be read: groups that have moved are not known: %s", MOVED, error)
+            log.warning("cannot read the note %s, so groups that have moved are unknown: %s", MOVED, error)
 
     async def moved(self, old: int, new: int) -> bool:
         """The group ``old`` became the supergroup ``new``: for us it stays the same. False if that was known.
@@ -200,7 +200,7 @@ async def kept(work: Awaitable[object]) -> None:
     try:
         await work
     except StoreError as error:
-        log.warning("not kept for the next start: %s", error)
+        log.warning("not saved for the next start: %s", error)
 
 
 def _page_of(chat: int, message: int) -> str:

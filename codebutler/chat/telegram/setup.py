@@ -23,7 +23,7 @@ from codebutler.domain.errors import ChatAuthError, ChatError, ConfigError
 from codebutler.domain.refs import PersonRef
 
 TOKEN, USERS, API_URL = "telegram.botToken", "telegram.allowedUsers", "telegram.apiBaseUrl"
-NOT_A_NUMBER = " is not a Telegram number such as 123456789, and names change hands"
+NOT_A_NUMBER = " is not a Telegram number such as 123456789 (a name can pass to somebody else)"
 BOTFATHER = "https://t.me/BotFather"
 # Longer than Telegram delays a repeated request.
 LOOK_S = 3.1
@@ -92,7 +92,7 @@ class TelegramWizard:
     async def _token(self) -> Mapping[str, Any]:
         self._terminal.tell("1. In Telegram, send /newbot to @BotFather, and copy the token it answers with.")
         present = self.telegram.bot_token
-        hint = " or Enter to keep the present one" if present else ""
+        hint = " or Enter to keep the current one" if present else ""
         while True:
             token = await self._terminal.ask_secret(f"   Telegram bot token{hint}") or present
             if fault := token_fault(TOKEN, token):
@@ -117,10 +117,10 @@ class TelegramWizard:
         if not (await api.call("getWebhookInfo")).get("url"):
             return True
         answer = await self._terminal.ask(
-            "   Another program takes this bot's messages by a webhook. Remove it? (yes/no)", "no"
+            "   Another program receives this bot's messages through a webhook. Remove it? (yes/no)", "no"
         )
         if answer.lower() not in ("y", "yes"):
-            self._terminal.tell("   Kept: CodeButler hears nothing until it is removed.")
+            self._terminal.tell("   Kept: CodeButler receives no messages until it is removed.")
             return False
         await api.call("deleteWebhook")
         return True
@@ -129,9 +129,7 @@ class TelegramWizard:
         self._terminal.tell("2. Who may use the agents? Enter their numbers in Telegram.")
         if self.telegram.allowed_users:
             known = ", ".join(map(str, self.telegram.allowed_users))
-            self._terminal.tell(
-                f"   Allowed now: {known}. `codebutler deny NUMBER` takes somebody off the list."
-            )
+            self._terminal.tell(f"   Allowed now: {known}. `codebutler deny NUMBER` removes somebody.")
         code = secrets.token_urlsafe(12)
         if can_listen:
             self._terminal.tell(
@@ -177,8 +175,8 @@ In Telegram, send these to @BotFather ({BOTFATHER}):
 
   /newbot          Answer with a name, then with a username that ends in "bot".
                    Paste the token into `codebutler setup`.
-  /setprivacy      Only if the bot is not to be an administrator of its groups: choose Disable, then add
-                   the bot to them again. An administrator reads every message without this.
+  /setprivacy      Only if the bot will not be an administrator of its groups: choose Disable, then add
+                   the bot to them again. An administrator reads every message anyway.
   /setjoingroups   Must stay on Enable, unless you use the private chat only.
 
 Then `codebutler setup` finds out your number, and `codebutler add-repo` adds the bot to a group.

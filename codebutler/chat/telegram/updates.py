@@ -205,7 +205,7 @@ def _pressed(query: Mapping[str, Any]) -> Pressed | Ignored:
     message = section(query, "message")
     user = mapping(query, "from")
     if not message or user.get("is_bot") is True:
-        return Ignored("a press on no message of ours")
+        return Ignored("a click on a message that is not ours")
     markup = section(message, "reply_markup").get("inline_keyboard")
     return Pressed(
         id=text_in(query, "id"),

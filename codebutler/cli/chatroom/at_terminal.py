@@ -27,7 +27,7 @@ _STYLES: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {"plain": str, "markdown": markdown.rendered, "code": markdown.code, "faint": markdown.faint}
 )
 STOP = "!stop"
-HINT = "Ctrl-C stops a run, or leaves; Ctrl-D leaves; !help lists commands."
+HINT = "Ctrl-C stops the run, or exits; Ctrl-D exits; !help lists commands."
 
 
 def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:
@@ -98,7 +98,7 @@ class _Conversation:
     def _ended(self) -> bool:
         """Ctrl-D: leave, and say what continues without us."""
         if self._room.is_busy:
-            notice("The run continues; its answer comes in the chat.")
+            notice("The run continues; its answer appears in the chat.")
         return False
 
     def _say(self, message: str) -> None:
@@ -128,7 +128,7 @@ class _Conversation:
             return False
         self._stopping = True
         self._link.enter(self._room.say(STOP))
-        notice("(stopping the run; Ctrl-C again leaves)")
+        notice("(stopping the run; press Ctrl-C again to exit)")
         return True
 
     def _take(self, reply: ControlReply) -> None:

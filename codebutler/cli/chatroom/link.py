@@ -33,11 +33,11 @@ from codebutler.protocol.control import (
 from codebutler.protocol.control_socket import LINE_LIMIT_BYTES
 
 LOST = "the supervisor has stopped: see `codebutler status`. Your messages are kept and answered when it runs again"
-ASKS = "(waiting for your decision: in its thread in the chat, or in `codebutler chat`)"
+ASKS = "(waiting for your decision: answer in its thread in the chat, or in `codebutler chat`)"
 HOW = {
     "stopped": "the run was stopped",
-    "refused": "nothing was run",
-    "interrupted": "the run was interrupted; its thread asks whether to continue",
+    "refused": "refused: nothing was run",
+    "interrupted": "the run was interrupted; answer in its thread whether to continue",
 }
 DIARY_NAME = "chat.json"
 MOST_TYPED = 500

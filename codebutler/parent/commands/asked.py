@@ -145,11 +145,11 @@ class ParentCommands:
             await self._publish(event.channel, event.key, post, unsure)
             outcome: TurnOutcome = "done"
         except ChatError as error:
-            log.warning("[%s] !%s could not be answered: %s", repo, request.name, error)
+            log.warning("[%s] could not answer !%s: %s", repo, request.name, error)
             outcome = "failed"
         except StoreError as error:
             # The entry stays: it is answered after the next start.
-            log.warning("[%s] !%s waits for disk space: %s", repo, request.name, error)
+            log.warning("[%s] !%s is waiting for disk space: %s", repo, request.name, error)
             return
         if isinstance(event, MessagePosted):
             await self._listeners.ended(event.channel, (event.ref,), outcome)

@@ -14,12 +14,12 @@ def usage(asked: AskedDirectly) -> str:
     """How to talk to us here."""
     names = sorted(repo.name for repo in asked.repos.values())
     if len(names) == 1:
-        where = f"Write anything: **{plain(names[0])}**'s agent works on it. Reply in the thread to continue."
+        where = f"Write a message: the agent of **{plain(names[0])}** works on it. Reply in the thread to continue."
     else:
         listed = ", ".join(f"**{plain(name)}**" for name in names[:MAX_LISTED])
         where = (
-            f"Write anything, and I ask which repository it is about: {listed}. "
-            f"{code(f'{names[0]}: …')} picks it right away. Reply in the thread to continue."
+            f"Write a message, and I ask which repository it is about: {listed}. "
+            f"{code(f'{names[0]}: …')} chooses it at once. Reply in the thread to continue."
         )
     return "\n".join(
         [
@@ -29,8 +29,8 @@ def usage(asked: AskedDirectly) -> str:
                 for word in DIRECT.values()
                 if word.direct != "direct.usage"
             ),
-            "In a thread all the other commands work as in its channel: `!help` there lists them.",
-            "_Others who may use a repository see its conversations in `!list`, including those started here._",
+            "In a thread, all other commands work as in its channel: `!help` there lists them.",
+            "_Everybody who may use a repository sees its conversations in `!list`, including those started here._",
         ]
     )
 

@@ -22,8 +22,8 @@ from codebutler.schedule.commands import ScheduleCommands
 from codebutler.supervisor.workers import Workers
 from codebutler.web.dashboard.runs import choices_of
 
-UNKNOWN = "no repository of that name is served"
-DECIDED = "that is no longer open: somebody has decided it, or its run has ended"
+UNKNOWN = "no repository with that name is served"
+DECIDED = "this is no longer open: somebody has already decided, or the run has ended"
 WORDS_CHARS = 4000
 Name = Annotated[str, Meta(max_length=200)]
 Words = Annotated[str, Meta(max_length=WORDS_CHARS)]

@@ -35,7 +35,7 @@ _TURNS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that reorder displayed text: they could make code look like other code."""
 
 Shown = Literal["lines", "binary", "long", "empty"]
-UNKNOWN = "no repository of that name is served"
+UNKNOWN = "no repository with that name is served"
 
 
 class DiffLineView(Struct, frozen=True, array_like=True):

@@ -34,7 +34,7 @@ MAX_HITS = 50
 SEARCH_S = 60.0
 TOO_SLOW = "its worker did not answer in time"
 WHOLE_CHARS = 40_000
-NO_WORDS = "say what to look for"
+NO_WORDS = "enter words to search for"
 _FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 

@@ -264,7 +264,7 @@ async def _body_of(request: Request, kind: Any, limit: int) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _refusal(f"this is not what the page sends: {error}", 400)
+        return _refusal(f"unexpected request: {error}", 400)
 
 
 def _refusal(text: str, status: int) -> Response:

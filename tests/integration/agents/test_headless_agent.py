@@ -118,7 +118,7 @@ async def test_why_it_failed_is_its_last_complaint(git_repo: Path) -> None:
     assert (ended.ok, ended.reason) == (False, "failed")
     assert ended.text == "ai ended with exit code 4: no key: set IT"
     silent = end(await turn(backend_of(git_repo, "true"), git_repo, "x"))
-    assert (silent.ok, silent.text) == (False, "ai ended with exit code 0: it said nothing")
+    assert (silent.ok, silent.text) == (False, "ai ended with exit code 0: no output")
 
 
 async def test_what_cannot_be_started_is_said(git_repo: Path) -> None:

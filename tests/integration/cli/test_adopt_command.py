@@ -40,7 +40,7 @@ def test_it_lists_them_newest_first(registered: Cli, git_repo: Path, tmp_path: P
 def test_what_cannot_be_adopted_says_what_to_do(
     registered: Cli, git_repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registered.fails("adopt", CLAUDE_ID, code=1, said="lists them")
+    registered.fails("adopt", CLAUDE_ID, code=1, said="to list them")
     claude_session(tmp_path / "desk", git_repo, ("fix it", "Fixed."))
     registered.fails("adopt", CLAUDE_ID[:8], code=1, said="codebutler supervise")
     registered.fails("adopt", CLAUDE_ID, "--repo", "nosuch", code=1, said="nosuch")

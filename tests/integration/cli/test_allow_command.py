@@ -27,7 +27,7 @@ def test_people_are_allowed_by_name_and_denied_again(connected: Cli) -> None:
     assert "Denied: Ada (U0123ABC)" in result.out
     assert allowed(connected) == ["U0456DEF"]
 
-    assert "Nobody is allowed any more" in connected("deny", "U0456DEF").err
+    assert "The list is now empty" in connected("deny", "U0456DEF").err
     assert allowed(connected) == []
 
 

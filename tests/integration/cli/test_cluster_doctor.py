@@ -77,5 +77,5 @@ async def test_a_copy_without_the_clusters_keys_checks_what_it_may(tmp_path: Pat
     async with serving(tmp_path / "gateway" / "nats"):
         (tmp_path / "gateway" / "cluster-authority.json").rename(tmp_path / "kept")
         told = await found(tmp_path / "gateway", "warn", "servers", "streams")
-        assert "only at the gateway that made the cluster" in told["servers"].text
-        assert "there are none yet" in told["streams"].text
+        assert "only at the gateway where the cluster was created" in told["servers"].text
+        assert "none yet" in told["streams"].text

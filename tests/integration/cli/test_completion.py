@@ -120,7 +120,7 @@ def test_a_script_is_printed_for_the_shell_that_is_named_or_used(
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     assert cli("completion").out == SCRIPTS["fish"]
     monkeypatch.setenv("SHELL", "/usr/bin/tcsh")
-    cli.fails("completion", code=1, said="no completion for tcsh: name one of bash, zsh, fish")
+    cli.fails("completion", code=1, said="no completion for tcsh: choose one of bash, zsh, fish")
 
 
 def test_a_shell_that_asks_runs_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tests.integration.cli.conftest import Cli
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("absent", "absent is not a directory: name a git repository"),
+        ("absent", "absent is not a directory: pass a git repository"),
         (".", "is not a git repository: run `git init`"),
     ],
 )

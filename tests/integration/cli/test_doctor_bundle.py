@@ -191,7 +191,7 @@ def test_nothing_is_written_unless_somebody_agrees(planted: Cli, tmp_path: Path)
     args = ["doctor", "--bundle", "--output", str(target)]
     shown = in_terminal(args, ["y"], planted.home.root, {"PAGER": "cat", "TERM": "xterm"})
     assert "===== log.txt" in shown
-    assert shown.index("===== versions.json") < shown.index("Write it?") < shown.index("Wrote ")
+    assert shown.index("===== versions.json") < shown.index("Write the archive?") < shown.index("Wrote ")
     before = target.read_bytes()
     again = planted("doctor", "--bundle", "--yes", "--output", str(target))
     assert (again.code, "choose another --output" in again.err) == (1, True)

@@ -145,7 +145,7 @@ def test_a_home_without_a_configuration_is_not_said_to_have_one(cli: Cli) -> Non
 
     assert (
         found["home", "configuration"]["text"]
-        == f"{cli.home.config} does not exist yet: every setting has its default"
+        == f"{cli.home.config} does not exist yet: all settings have their defaults"
     )
 
 
@@ -174,4 +174,4 @@ def test_it_says_whether_repositories_can_be_made_from_chat(
     )
     projects.mkdir()
     give_away(projects)
-    assert told(allow=["*"], root=str(projects)) == ("ok", f"`!new` makes repositories in {projects}")
+    assert told(allow=["*"], root=str(projects)) == ("ok", f"`!new` creates repositories in {projects}")

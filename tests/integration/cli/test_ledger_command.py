@@ -128,7 +128,7 @@ def test_a_store_that_cannot_be_read_does_not_hide_the_others(shops: Cli, tmp_pa
     (tmp_path / "blog" / ".codebutler" / "store.db").write_bytes(b"rubbish" * 1000)
     result = shops("ledger", "--json")
     assert result.code == 0
-    assert "warning: blog is skipped" in result.err
+    assert "warning: skipping blog" in result.err
     assert [row["run"] for row in json.loads(result.out)["rows"]] == ["t1", "t2"]
     shops.fails("ledger", "--repo", "blog", code=1, said="not a database")
 

@@ -106,7 +106,7 @@ def test_facts_are_shown_whatever_stands_for_the_store(
             store.touch()
     shown = cli("memory", "show")
     assert "Login uses bcrypt" in shown.out
-    assert ("the origin of facts is unknown" in shown.err) is (plant != "empty")
+    assert ("cannot tell where facts come from" in shown.err) is (plant != "empty")
 
 
 def test_what_was_planted_is_not_followed(cli: Cli, repo: Path, tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def test_what_slack_refuses_besides_is_told_and_the_channel_is_used(
     result = connected("add-repo", str(git_repo), "--create-channel", "shop")
 
     assert result.code == 0
-    assert "nobody was invited: Slack refused conversations.invite: cant_invite" in result.err
-    assert "no topic and purpose" in result.err
+    assert "could not invite anybody: Slack refused conversations.invite: cant_invite" in result.err
+    assert "topic and purpose: Slack refused" in result.err
 
 
 async def test_the_embedded_workspace_shows_it(cli: Cli, git_repo: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_channel_name_that_is_taken_is_one_line(connected: Cli, slack: SlackSe
         "--create-channel",
         "mine",
         code=1,
-        said="exists already: pass it with --channel",
+        said="already exists: pass it with --channel",
     )
 
 

@@ -46,7 +46,7 @@ def test_a_config_that_came_with_the_repository_is_not_trusted(connected: Cli, g
     result = connected("add-repo", str(git_repo), "--channel", "C0MINE000")
 
     assert result.code == 0
-    assert "sets sandbox.mode: ignored" in result.err
+    assert "ignoring sandbox.mode in .codebutler/config.json" in result.err
     resolved = resolve_repo(connected.home, only_entry(connected), {})
     assert resolved.config.sandbox.mode == "auto"
     assert resolved.config.slack.channel_id == "C0MINE000"

@@ -85,7 +85,10 @@ def test_nobody_allowed_is_told(cli: Cli, slack: SlackServer) -> None:
         (("--bot-token", BOT_TOKEN, "--app-token", BOT_TOKEN), "slack.appToken: expected an app-level token"),
         (("--bot-token", "xoxp-1-user", "--app-token", APP_TOKEN), "this is a user token"),
         (("--bot-token", BOT_TOKEN), "no app-level token: pass --app-token"),
-        ((), "no chat is set up: pass --bot-token and --app-token (Slack), or --telegram-token (Telegram)"),
+        (
+            (),
+            "no chat is configured: pass --bot-token and --app-token (Slack), or --telegram-token (Telegram)",
+        ),
         ((*TOKENS, "--api-url", "slack.com"), "slack.apiBaseUrl: expected a URL"),
     ],
 )

@@ -176,7 +176,7 @@ async def test_a_person_sends_a_code_and_presses_the_button(tmp_path: Path, open
             "value": "hello",
         }
         await workspace.interactions.click(workspace.workspace.person, press)
-        await shown.until("It works both ways")
+        await shown.until("Sending and receiving work")
         await at.answers("OpenAI API key", "")
         await at.answers("Kimi API key", "")
         assert await shown.ended() == 0
@@ -224,8 +224,8 @@ async def test_without_a_browser_it_says_where_to_go_in_a_line(tmp_path: Path) -
 async def test_asked_again_it_keeps_what_there_is(tmp_path: Path, opened: Path) -> None:
     async with desk(tmp_path, is_set_up=True) as at:
         before = at.saved()
-        await at.answers("Bot token (xoxb-…) or Enter to keep the present one:", "")
-        await at.answers("App-level token (xapp-…) or Enter to keep the present one:", "")
+        await at.answers("Bot token (xoxb-…) or Enter to keep the current one:", "")
+        await at.answers("App-level token (xapp-…) or Enter to keep the current one:", "")
         await at.shown.until("Allowed now: you (UYOU0000000)")
         await at.answers("People (Enter when done, 1 so far):", "")
         await at.answers("Press its button (Enter to skip):", "")

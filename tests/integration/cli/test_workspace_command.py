@@ -50,9 +50,9 @@ async def test_a_workspace_with_guests_channels_and_commands(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--user", "you"], "'you' is there already: give letters and digits, each name once"),
+        (["--user", "you"], "'you' already exists: use letters and digits, each name once"),
         (["--manifest", "/nowhere"], "cannot read /nowhere: No such file or directory"),
-        (["--manifest", "bad"], "no app manifest (without `features`)"),
+        (["--manifest", "bad"], "not an app manifest (no `features`)"),
     ],
 )
 async def test_what_cannot_be_is_one_clear_line(tmp_path: Path, options: list[str], line: str) -> None:

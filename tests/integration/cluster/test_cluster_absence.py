@@ -152,7 +152,7 @@ async def test_a_gateway_that_no_longer_leads_changes_no_note(tmp_path: Path) ->
         await old.keep_note("a b/c", "1")
         assert await new.note("a b/c") == "1"
         await new.keep_note("a b/c", "2")
-        with pytest.raises(StoreError, match="another gateway leads"):
+        with pytest.raises(StoreError, match="another gateway is active"):
             await old.keep_note("a b/c", "3")
         assert await (await notes(connected, "next")).note("a b/c") == "2"
         assert await new.note("another") == ""

@@ -174,7 +174,7 @@ async def test_a_gateway_that_leads_no_more_accepts_nothing_and_the_next_one_doe
     ):
         assert await leader.pending() == []
         one.is_held = False
-        with pytest.raises(StoreError, match="another gateway leads"):
+        with pytest.raises(StoreError, match="another gateway is active"):
             await journal.append(said.event, said.request)
         await taken(leader, said)
         assert await leader.append(said.event, said.request) is None

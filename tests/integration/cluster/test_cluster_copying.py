@@ -39,7 +39,7 @@ async def test_three_servers_go_on_with_what_one_had(tmp_path: Path) -> None:
             await until(lambda: len(first.services.settled) == WAITING + 1)
             await first.notes.keep_note("due", "tomorrow")
             epoch = first.authority.epoch
-            with pytest.raises(CodeButlerError, match="a gateway leads, or has ended just now"):
+            with pytest.raises(CodeButlerError, match="a gateway is active, or has just stopped"):
                 await copied(one.membership("gateway"), three.membership("gateway"), CLOCK)
         found = await copied(one.membership("gateway"), three.membership("gateway"), CLOCK)
         assert found["CB_IN_laptop"] == WAITING

@@ -58,7 +58,7 @@ async def test_a_flood_of_one_host_holds_up_nobody_else(
                 assert opened.authority.is_held
                 await until(lambda: opened.authority.hosts.is_awake("laptop"), within_s=DEADLINE_S)
         assert len(caplog.messages) < LOGGED
-        assert any("for sending too much: cb." in line for line in caplog.messages)
+        assert any("because it sends too much: cb." in line for line in caplog.messages)
         async with host(server, "tower") as tower:
             await asyncio.wait_for(tower.spawner.worker("tools"), DEADLINE_S)
 

@@ -55,7 +55,7 @@ async def test_what_waited_for_a_removed_host_is_counted_dropped_and_told(tmp_pa
         told = dict(opened.services.notices)
         assert set(told) == {"shop", "my.tools"}
         assert told["shop"].startswith(
-            "its host laptop was removed from the cluster. 2 messages waited for it and are dropped: send again"
+            "its host laptop was removed from the cluster. 2 messages waited for it and are dropped: once"
         )
         assert "One message waited for it and is dropped" in told["my.tools"]
         assert (await emptied(command, "laptop")).waited == {}

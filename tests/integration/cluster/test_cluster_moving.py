@@ -136,7 +136,7 @@ async def test_what_runs_ends_first_and_what_is_new_waits_for_the_new_host(tmp_p
         await until(lambda: laptop.taken("message 5"))
         await knows(lead, "laptop", "tower")
         assert await lead.say("") == (
-            "`shop` is on laptop. `!move HOST` moves it.\n• laptop: has it now\n• tower: has it, too"
+            "`shop` is on laptop. `!move HOST` moves it.\n• laptop: has it now\n• tower: also has it"
         )
         await busy(lead, laptop, running=1)
         assert "Moving `shop` from laptop to tower" in await lead.say("tower")
@@ -160,7 +160,7 @@ async def test_what_runs_ends_first_and_what_is_new_waits_for_the_new_host(tmp_p
         ]
         lead.deliver(12, 12)
         await until(lambda: tower.taken("message 12"))
-        assert await lead.say("tower", "k2") == "`shop` is on tower already."
+        assert await lead.say("tower", "k2") == "`shop` is already on tower."
 
 
 @pytest.mark.timeout(180)
@@ -217,7 +217,7 @@ async def test_from_a_host_that_is_away_it_moves_by_force_and_that_one_is_fenced
         await until(lambda: lead.opened.hosts.down("shop"))
         refused = await lead.say("tower")
         assert "laptop has been away since" in refused
-        assert "`!move tower force` moves it without waiting" in refused
+        assert "`!move tower force` does not wait for it" in refused
         await lead.say("tower --force", "k2")
         await until(lambda: tower.taken("message 4"))
         lead.deliver(5, 5)
@@ -232,7 +232,9 @@ async def test_from_a_host_that_is_away_it_moves_by_force_and_that_one_is_fenced
             "no",
             "no",
         ]
-        await until(lambda: [each for each in lead.posts if "had taken and not finished stays there" in each])
+        await until(
+            lambda: [each for each in lead.posts if "had accepted and not finished stays there" in each]
+        )
         sent = list(lead.opened.services.sent)
         (await laptop.spawner.worker()).say(Send(op_id="late", operation=Post(message=said("too late"))))
         async with host(server, spawner=laptop.spawner):  # it wakes, and is told of no repository
@@ -256,7 +258,7 @@ async def test_it_stays_if_that_is_said_in_time(tmp_path: Path) -> None:
         await busy(lead, laptop, running=1)
         await lead.say("tower")
         lead.deliver(1, 3)
-        assert "is being moved to tower already: `!move laptop` keeps it" in await lead.say("desk", "k2")
+        assert "is already being moved to tower: `!move laptop` keeps it" in await lead.say("desk", "k2")
         assert await lead.say("laptop", "k3") == "`shop` stays on laptop."
         await until(lambda: laptop.taken("message 3"))
         assert (lead.at, tower.spawner.disk().texts) == ("laptop", [])
@@ -272,8 +274,8 @@ async def test_a_move_that_cannot_be_is_refused_in_a_line(tmp_path: Path) -> Non
         await laptop.spawner.worker()
         await knows(lead, "laptop", "tower")
         assert "You are not authorized" in await lead.say("tower", user="U99")
-        assert await lead.say("laptop") == "`shop` is on laptop already."
-        assert await lead.say("desk") == "No host named desk is known here: there are laptop, tower."
+        assert await lead.say("laptop") == "`shop` is already on laptop."
+        assert await lead.say("desk") == "Unknown host desk. Known hosts: laptop, tower."
         beat = replace(lead.opened.hosts._fleet._beats["tower"], has=("tools",))
         lead.opened.hosts._fleet.heard("tower", beat, ())
         assert (

@@ -26,7 +26,10 @@ from tests.workers.services import entry
 MANY, LARGE_BYTES = 300, 100_000
 SYNC_S = 0.02
 LOOKS = 10
-FULL = "stores nothing: its disk was full, or its nats.conf has no `jetstream`; see its log, make room, and restart it"
+FULL = (
+    "stores nothing, because its disk was full or its nats.conf lacks `jetstream`: see its log, free space, "
+    "and restart it"
+)
 DISK = "1500m"
 """Streams reserve what they may need, of three quarters of the disk."""
 

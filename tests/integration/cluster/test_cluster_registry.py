@@ -46,7 +46,7 @@ def test_a_host_serves_what_it_is_given_and_has(tmp_path: Path, git_repo: Path) 
     assert settings.config.agent.default == "kimi"
     assert list(local.served) == ["shop"]
     assert [row.problem for row in local.missing] == [
-        "laptop has no repository of that name: run `codebutler add-repo PATH --name other` there"
+        "laptop has no repository with that name: run `codebutler add-repo PATH --name other` there"
     ]
 
 

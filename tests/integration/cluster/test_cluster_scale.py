@@ -97,7 +97,7 @@ async def test_a_gateway_that_is_stuck_leads_no_more(tmp_path: Path, monkeypatch
         keeping = asyncio.create_task(own.run(first.keep()))
         await other.run(second.acquire())
         assert not first.is_held
-        with pytest.raises(LeaseLostError, match="did nothing for 1 s"):
+        with pytest.raises(LeaseLostError, match="was blocked for 1 s"):
             await keeping
 
 

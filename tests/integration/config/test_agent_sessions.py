@@ -76,10 +76,10 @@ def test_a_session_is_named_by_the_beginning_of_its_id(home: Path, repo: Path) -
     assert find_session(home, repo, "F4C04AE5").asked == ("two",)
     assert find_session(home, repo, KIMI_ID).asked == ("two",)
     claude_session(home, repo, ("three", "3"), session_id=f"{CLAUDE_ID[:9]}1111-4111-8111-111111111111")
-    with pytest.raises(CodeButlerError, match="write more of the id"):
+    with pytest.raises(CodeButlerError, match="give more of the ID"):
         find_session(home, repo, CLAUDE_ID[:8])
     for named in (CLAUDE_ID[:4], "bbbbbbbb", "../../etc/passwd", "", "session_"):
-        with pytest.raises(CodeButlerError, match="`codebutler adopt`, run there, lists them"):
+        with pytest.raises(CodeButlerError, match="run `codebutler adopt` there to list them"):
             find_session(home, repo, named)
 
 

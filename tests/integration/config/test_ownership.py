@@ -69,7 +69,7 @@ def test_one_line_says_what_to_do(reachable: Path) -> None:
     (away := reachable / "away").mkdir(mode=0o700)
     (away / "repo").mkdir()
     told = unreachable_because(away / "repo", STRANGER)
-    assert f"{away / 'repo'} is out of reach for user 4321" in told
+    assert f"agents run as user 4321, who cannot reach {away / 'repo'}" in told
     assert f"chmod o+x {away}" in told
     assert "\n" not in told
     assert unreachable_because(away, STRANGER) == ""

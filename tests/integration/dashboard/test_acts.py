@@ -289,6 +289,6 @@ async def test_what_is_not_shown_in_full_cannot_be_decided(browser: Browser, tmp
         built.known.turns["shop"] = (turn("waiting", "plan it", asked=(plan, made_up)),)
         async with opened(browser, built.front.link()) as page:
             await expect(page.locator("#needs .asked")).to_have_count(2)
-            way = page.get_by_role("link", name="Read and decide it: shop, plan it")
+            way = page.get_by_role("link", name="Read it and decide: shop, plan it")
             await expect(way).to_have_count(2)
             await expect(page.locator("#needs .asked button")).to_have_count(0)

@@ -120,7 +120,7 @@ async def test_what_is_too_long_for_the_list_is_decided_where_all_of_it_is_read(
         told = ThreadTold(request_id="", thread="1700000000.000100", runs=RUNS, asked=(asked,))
         built.worker.threads[waiting.id] = told
         page = await tab(context, built.front.link())
-        await page.get_by_role("link", name="Read and decide it: shop, plan it").click()
+        await page.get_by_role("link", name="Read it and decide: shop, plan it").click()
         await expect(page.locator("#needs .says")).to_contain_text("1. look")
         assert await page.locator("main img").count() == 0
         await clean(page)
@@ -139,7 +139,7 @@ async def test_what_there_is_none_of_says_so(browser: Browser, tmp_path: Path) -
         page = await tab(context, f"{url}thread/shop/gone#{ticket}")
         await expect(page.locator("#closed-text")).to_have_text("unknown run")
         await page.goto(f"{url}thread/nobody/t1")
-        await expect(page.locator("#closed-text")).to_contain_text("no repository of that name")
+        await expect(page.locator("#closed-text")).to_contain_text("no repository with that name")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -192,7 +192,7 @@ async def test_of_two_it_is_asked_which_and_what_was_said_meanwhile_goes_there_i
         Prompt(text="quickly"),
         Prompt(text="explain that"),
     ]
-    assert two.chat.texts(D) == ["*alpha* it is. Everything in this thread goes there."]
+    assert two.chat.texts(D) == ["Repository: *alpha*. Everything in this thread goes there."]
     await two.accept(two.say("more", first.ref))
     assert two.reached[-1] == ("C1", Prompt(text="more"))
     assert "button codebutler.repo" in two.commands
@@ -238,7 +238,7 @@ async def test_an_edit_names_the_repository_too(two: House) -> None:
     edit = edited(channel=D, ref=first.ref, user=OWNER, text="beta: explain that", edit="8.1")
     await two.accept(edit)
     assert two.reached == [("C2", Prompt(text="explain this")), ("C2", Prompt(text="explain that"))]
-    assert two.chat.texts(D) == ["*beta* it is. Everything in this thread goes there."]
+    assert two.chat.texts(D) == ["Repository: *beta*. Everything in this thread goes there."]
 
 
 async def test_the_repository_of_the_last_time_is_offered_first(two: House) -> None:

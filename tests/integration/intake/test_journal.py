@@ -349,7 +349,7 @@ async def test_a_gap_stays_open_and_as_wide_until_it_is_closed(path: Path) -> No
             "newer CodeButler .revision 0999",
             StoreTooNewError,
         ),
-        ("DROP TABLE alembic_version", "is not a journal of CodeButler", StoreError),
+        ("DROP TABLE alembic_version", "is not a CodeButler journal", StoreError),
         ("CREATE TRIGGER t AFTER INSERT ON entries BEGIN SELECT 1; END", "foreign trigger", StoreError),
     ],
 )

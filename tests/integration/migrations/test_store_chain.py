@@ -302,7 +302,7 @@ def test_somebody_elses_database_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     do(path, "CREATE TABLE recipes (name TEXT)")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="not a store of CodeButler"):
+    with pytest.raises(StoreError, match="not a CodeButler store"):
         open_store(path, ManualClock())
     assert path.read_bytes() == before
 

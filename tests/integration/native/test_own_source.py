@@ -21,7 +21,7 @@ from tests.walls import walled
 
 SOURCE = Path(__file__).parents[3]
 COPIED = ("AGENTS.md", "pyproject.toml", "codebutler", "docs", "tests", "workers")
-GIST, BETTER = "is anybody there?", "is anybody at home?"
+GIST, BETTER = "check that CodeButler answers", "check that CodeButler is awake"
 TEST = "python -m pytest -q -p no:cacheprovider tests/unit/test_words.py"
 HIDDEN = (
     "from codebutler.domain.command_help import as_table; from codebutler.domain.commands import WORDS; "
@@ -81,8 +81,8 @@ async def test_it_changes_itself_and_its_own_tests_agree(tmp_path: Path, checkou
         do(read("codebutler/domain/commands.py")),
         do(edit("codebutler/domain/commands.py", GIST, BETTER), text="I reword it and run its tests."),
         do(run(TEST)),
-        do(search("Is anybody there?")),
-        do(edit("docs/reference/chat.md", "Is anybody there?", "Is anybody at home?")),
+        do(search("Check that CodeButler answers")),
+        do(edit("docs/reference/chat.md", "Check that CodeButler answers", "Check that CodeButler is awake")),
         do(run(f"{TEST} && git diff --stat"), ("update_subgoal", {"number": 1, "state": "done"})),
         says("It is kinder now; the reference page says the same."),
     )

@@ -57,7 +57,7 @@ async def test_a_collector_that_is_not_there_is_told_of_once_and_costs_no_time()
     began_s = time.monotonic()
     await asyncio.to_thread(collector.close)
     assert time.monotonic() - began_s < CLOSE_S + 2
-    assert told == [f"traces are lost: nobody takes them at http://127.0.0.1:{port}"]
+    assert told == [f"traces are lost: nothing answers at http://127.0.0.1:{port}"]
 
 
 def test_the_endpoint_may_be_the_collectors_own_address() -> None:

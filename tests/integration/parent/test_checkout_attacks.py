@@ -232,7 +232,7 @@ def test_nothing_of_somebody_else_is_taken_back(root: Path) -> None:
     take_back(making)
     assert (theirs / "work").read_text() == "theirs"
     assert not is_moved(making)
-    with pytest.raises(CodeButlerError, match="exists already"):
+    with pytest.raises(CodeButlerError, match="already exists"):
         planned(root, "shop", "", "other", 0.0)
 
 

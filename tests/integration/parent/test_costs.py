@@ -83,7 +83,7 @@ def test_app_home_has_the_week_of_each_repository_that_was_used() -> None:
     parts = [part.markdown for part in home(CARDS, "", NOW)]
     at = parts.index("Last 7 days")
     assert parts[at + 1].splitlines() == [
-        r"All together: 3 runs, 400 tokens, $3.50",
+        r"Total: 3 runs, 400 tokens, $3.50",
         r"[#C2](channel:C2) 1 run, 100 tokens, $2.00",
         r"[#C1](channel:C1) 2 runs, 300 tokens, $1.50",
     ]

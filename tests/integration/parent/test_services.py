@@ -242,8 +242,8 @@ async def test_after_a_backup_each_chat_is_told_what_it_can_do(
     async with asyncio.timeout(20):
         await slack.until(lambda: bool(slack.texts("C1")))
         await telegram.until(lambda: bool(telegram.texts("tg:-1001")))
-    assert "fetched again from the channel's history" in slack.texts("C1")[0]
-    assert "resend what you wrote" in telegram.texts("tg:-1001")[0]
+    assert "again from the channel's history" in slack.texts("C1")[0]
+    assert "resend messages since then" in telegram.texts("tg:-1001")[0]
 
 
 async def test_a_worker_speaks_in_the_chat_of_its_repository(desk: tuple[ParentServices, MemoryChat]) -> None:

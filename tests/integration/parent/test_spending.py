@@ -156,7 +156,7 @@ async def test_what_hosts_say_is_counted_and_known_to_the_next_gateway(desk: Des
     assert desk.told.is_set()
     assert (desk.total().day, desk.total().month) == (used(2, 5.0), used(3, 13.0))
     assert desk.total("there").day == used(1, 1.0)
-    with pytest.raises(CodeButlerError, match="cannot be read"):
+    with pytest.raises(CodeButlerError, match="cannot read the usage"):
         await desk.spending.take("elsewhere", {"yesterday": used(9, 9.0)})
     desk.spending = renewed()
     await desk.spending.load()

@@ -126,4 +126,6 @@ def test_root_where_there_is_no_other_user_is_refused_in_one_line() -> None:
     command = (str(require("unshare")), "--user", "--map-root-user", sys.executable, "-c", tried)
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith("no agent runs as root: run CodeButler as an ordinary user")
+    assert done.stderr.splitlines()[-1].endswith(
+        "agents do not run as root: run CodeButler as an ordinary user"
+    )

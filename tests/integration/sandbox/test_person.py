@@ -70,7 +70,9 @@ def test_what_is_missing_is_made_for_whom_the_home_belongs_and_through_no_link(t
 def test_a_program_that_the_owner_cannot_reach_is_refused_in_one_line(repo: Path, tmp_path: Path) -> None:
     (away := tmp_path / "away").mkdir(mode=0o700)
     (program := away / "claude").touch(mode=0o755)
-    with pytest.raises(SandboxUnavailableError, match=f"{program} is out of reach for user {OWNER}"):
+    with pytest.raises(
+        SandboxUnavailableError, match=f"agents run as user {OWNER}, who cannot reach {program}"
+    ):
         as_owner(repo, program)
     away.chmod(0o711)
     assert as_owner(repo, program)[-1] == "--"

@@ -257,7 +257,7 @@ async def test_a_keeper_that_cannot_says_so_and_tries_again(path: Path, backups:
     obstacle.write_text("a file in the directory's place")
     async with DailyBackups(backups, clock, troubles.append):
         await until(lambda: bool(troubles))
-        assert "no backup was taken" in troubles[0]
+        assert "could not take a backup" in troubles[0]
         obstacle.unlink()
         await until(lambda: backups.days() == [date(2026, 3, 10)], clock)
 

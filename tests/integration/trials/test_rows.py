@@ -82,7 +82,7 @@ async def test_claude_code_can_do_everything(tmp_path: Path) -> None:
     assert (found.turns, found.cost_usd > 0) == (9, True)
     steps = [line.step for line in lines if line.step]
     assert "claude 9" in steps[0]
-    assert [step for step in steps if step.startswith("claude: turn 9 of 9")]
+    assert [step for step in steps if step.startswith("claude: run 9 of 9")]
     assert KEY not in str(lines)
 
 

@@ -113,7 +113,7 @@ async def test_a_reason_from_the_form_reaches_the_agent_and_is_shown(tmp_path: P
             lambda: [card for card in parent.updates if "use &lt;trash&gt; instead" in text_of(card)]
         )
         late = await parent.post_with("Already decided by")
-        assert "Nobody has read this yet: me too" in text_of(late)
+        assert "Your text was not passed on: me too" in text_of(late)
         assert len(parent.backend.answers) == 1
 
 

@@ -211,7 +211,7 @@ async def test_each_call_says_what_it_is_worth(tmp_path: Path) -> None:
         run.does(Approval("req-1", "Bash", "list the files", {"command": "ls"}))
         await parent.post_with("Permission needed")
         run.does(Withdrawn("req-1"))
-        await parent.until(lambda: [each for each in parent.updates if "took this back" in text_of(each)])
+        await parent.until(lambda: [each for each in parent.updates if "withdrew this" in text_of(each)])
         run.finish("Fixed.")
         await over(parent)
         parent.says("and again", "200.1")

@@ -132,9 +132,9 @@ async def test_what_the_agent_takes_back_is_closed(tmp_path: Path) -> None:
         run = await asks(parent, FIRST, Question("req-9#0", "Which?", ("A",)), Question("req-9#1", "And?"))
         card = await parent.post_with("touch a")
         run.does(Withdrawn("req-1"), Withdrawn("req-9"), Withdrawn("unheard of"))
-        await update_with(parent, "took this back")
+        await update_with(parent, "withdrew this")
         await parent.until(
-            lambda: len([one for one in parent.updates if "took this back" in text_of(one)]) == 3
+            lambda: len([one for one in parent.updates if "withdrew this" in text_of(one)]) == 3
         )
         await parent.until(lambda: parent.said(Heartbeat)[-1].running == 1)
         press(parent, buttons(card)["Allow"], "500.1")

@@ -52,7 +52,7 @@ def slash(parent: Parent, name: str, argument: str = "") -> int:
         ("output", "", "No run here has produced"),
         ("c", "", "`!c COMMAND`"),
         ("create-image", "", "`!create-image DESCRIPTION`"),
-        ("memory", "", "Nothing is remembered here yet."),
+        ("memory", "", "I remember nothing here yet."),
         ("skills", "", "• `review-diff` Review a change"),
         ("agents", "", "✅ `claude:` Claude Code 1.2.3 · the default here"),
         ("agents", "", "❌ `kimi:` Kimi Code · install it"),

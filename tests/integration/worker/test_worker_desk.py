@@ -175,7 +175,7 @@ async def test_a_session_is_taken_over_outside_threads_and_in_the_channel_only(t
     claude_session(home_of(tmp_path), tmp_path, ("fix it", "Fixed."))
     async with worker(settings(tmp_path)) as parent:
         assert "outside threads" in await told(parent, "continue", "100.3", CLAUDE_ID, thread="100.1")
-        assert "lists them" in await told(parent, "continue", "200.1", "bbbbbbbb")
+        assert "to list them" in await told(parent, "continue", "200.1", "bbbbbbbb")
         event = posted(channel="D0ANA", ref="300.1", user=USER, text="!continue")
         parent.deliver(event, Command(name="continue", argument=CLAUDE_ID))
         await parent.post_with("Say it in the repository's channel")

@@ -61,7 +61,7 @@ async def test_the_answer_stands_and_the_edited_text_is_asked_once_also_after_a_
         parent.says("add 1 and 1", "100.1")
         assert await answered(parent) == "add 1 and 1"
         edits(parent, "add 1 and 2", 1)
-        await parent.post_with("The answer stands")
+        await parent.post_with("The answer is for the original text")
         await parent.stored(edits(parent, "add 2 and 2", 2))
         [value] = offers(parent)
         assert len(parent.backend.runs) == 1
@@ -72,7 +72,7 @@ async def test_the_answer_stands_and_the_edited_text_is_asked_once_also_after_a_
         await parent.stored(press(parent, value, 2))
         await parent.post_with("You have already asked again")
         edits(parent, "add 3 and 3", 3)
-        await parent.post_with("The answer stands")
+        await parent.post_with("The answer is for the original text")
         assert offers(parent) != [value]
         assert len(parent.backend.runs) == 1
 

@@ -103,7 +103,7 @@ async def test_a_message_of_nothing_usable_fails_and_says_so(tmp_path: Path) -> 
     async with worker(settings(tmp_path)) as parent:
         share(parent, "100.1", PICTURE)
         give(parent, await request(parent), b"")
-        await parent.post_with("it arrived empty")
+        await parent.post_with("it is empty")
         await parent.post_with("send it again")
         await parent.until(lambda: parent.reactions("100.1") == ["x"])
         assert parent.backend.runs == []

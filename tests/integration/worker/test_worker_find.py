@@ -40,8 +40,8 @@ async def test_questions_and_answers_are_found_with_links(tmp_path: Path) -> Non
         assert "the *session.py* *lookup* misses" in said
         assert "poem" not in said
         assert "why is the Café *slow*?" in await found(parent, "cafe slow", "300.2"), "without its accent"
-        assert "No conversation in this channel has “zebra”" in await found(parent, "zebra", "300.3")
-        assert "Say what to look for" in await found(parent, '"', "300.4")
+        assert "No conversation in this channel contains “zebra”" in await found(parent, "zebra", "300.3")
+        assert "Say what to search for" in await found(parent, '"', "300.4")
         await talked(parent, "400.1", "paint a zebra", "Painted.")
         assert "paint a *zebra*" in await found(parent, "zebra", "500.1"), "what ended since"
 

@@ -60,7 +60,7 @@ async def test_what_is_dropped_is_not_remembered(tmp_path: Path, model: Completi
         )
         press(parent, "codebutler.memory_keep", change, ts, times="2")
         says(parent, "", "300.1")
-        await parent.post_with("Nothing is remembered here")
+        await parent.post_with("I remember nothing here")
 
 
 async def test_what_reads_like_an_order_waits_for_a_person_even_without_review(
@@ -96,7 +96,7 @@ async def test_a_stranger_cannot_decide_with_another_channels_button(
             parent.deliver(foreign)
             press(parent, "codebutler.memory_keep", "no such change", ts)
         says(parent, "", "300.1")
-        await parent.post_with("Nothing is remembered here")
+        await parent.post_with("I remember nothing here")
 
 
 async def test_what_reads_like_an_order_is_asked_apart_from_the_rest(
@@ -126,7 +126,7 @@ async def test_whoever_may_not_use_the_agent_does_not_decide_either(
             press(parent, "codebutler.memory_keep", change, ts)
         await parent.post_with("You are not authorized to decide about the memory here")
         says(parent, "", "300.1")
-        await parent.post_with("Nothing is remembered here")
+        await parent.post_with("I remember nothing here")
 
 
 async def test_what_does_not_fit_any_more_is_told_on_the_card(

@@ -155,8 +155,8 @@ async def test_what_the_agent_takes_back_is_closed_at_once(tmp_path: Path) -> No
         press(parent, value(card, "Blue"), "500.1")
         await parent.until(lambda: len(answers(parent)) == 1)
         run.does(Withdrawn("req-1"))
-        closed = await updated(parent, "💬 ana: Blue", "took this back")
-        assert text_of(closed).count("took this back") == 2
+        closed = await updated(parent, "💬 ana: Blue", "withdrew this")
+        assert text_of(closed).count("withdrew this") == 2
         press(parent, value(card, "Done"), "500.2", picked=(value(card, "Roof"),))
         await parent.post_with("That card is closed.")
         assert len(answers(parent)) == 1

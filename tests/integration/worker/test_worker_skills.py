@@ -112,4 +112,4 @@ async def test_a_broken_skill_is_told(tmp_path: Path) -> None:
     write(tmp_path / ".codebutler" / "home", "deploy", "")
     async with worker(settings(tmp_path)) as parent:
         says(parent, "", "100.1")
-        assert "deploy/SKILL.md: write the instructions" in text_of(await parent.post_with("🎓 Say"))
+        assert "deploy/SKILL.md: add the instructions" in text_of(await parent.post_with("🎓 Say"))

@@ -114,7 +114,7 @@ async def test_a_message_is_found_by_its_words_and_shown_in_its_thread(stage: St
         await expect(page.locator("#replies .message.found")).to_contain_text("the lighthouse keeper")
         await page.keyboard.press("Control+k")
         await page.get_by_role("combobox", name="Jump or search").fill("no such words")
-        await expect(page.get_by_role("dialog")).to_contain_text("No message has")
+        await expect(page.get_by_role("dialog")).to_contain_text("No message contains")
 
 
 async def test_one_acts_as_a_stranger_as_a_bot_and_as_oneself_again(stage: Stage) -> None:
@@ -183,7 +183,7 @@ async def test_a_channel_is_made_named_and_archived(stage: Stage) -> None:
         await page.get_by_role("button", name="New channel").click()
         await page.get_by_label("Name").fill("Has Spaces")
         await page.get_by_role("button", name="Create").click()
-        await expect(page.get_by_role("alert").filter(has_text="small letters")).to_be_visible()
+        await expect(page.get_by_role("alert").filter(has_text="lower-case letters")).to_be_visible()
         await page.get_by_label("Name").fill("harbour")
         await page.get_by_role("button", name="Create").click()
         await expect(page.locator("#channel-name")).to_have_text("# harbour")
@@ -233,7 +233,7 @@ async def test_faults_are_ordered_and_what_they_do_is_told(stage: Stage) -> None
         await page.get_by_role("button", name="Fault injection").click()
         for enforced in (True, False):
             async with page.expect_response("**/workspace/limits"):
-                await panel.get_by_label("Refuse what is over").set_checked(enforced)
+                await panel.get_by_label("Refuse calls above").set_checked(enforced)
             assert stage.server.limits.enforced is enforced
         first = stage.server.hub.counts.sent
         await panel.get_by_role("button", name="Cut").click()

@@ -47,7 +47,7 @@ async def test_nobody_becomes_the_app_and_no_name_is_taken_twice(
     assert app.json()["error"] == "not_allowed"
     for name, code in (("you", "name_taken"), ("<b>", "invalid_name"), ("", "invalid_name")):
         assert (await page.post("/workspace/people", json={"name": name})).json()["error"] == code
-    with pytest.raises(CodeButlerError, match="'you' is there already"):
+    with pytest.raises(CodeButlerError, match="'you' already exists"):
         WorkspaceServer(Options(guests=("you",)))
 
 

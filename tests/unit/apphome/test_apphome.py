@@ -104,7 +104,7 @@ def test_what_is_out_of_order_is_said() -> None:
     shown = text(
         home([card(name="blog", worker="quarantined", trouble="it keeps failing")], "socket closed", NOW)
     )
-    assert "Nothing. Everything is taken care of." in shown
+    assert "Nothing needs you." in shown
     assert "🔴 socket closed" in shown
     assert "🔴 *blog*: it keeps failing" in shown
     assert "🔴 <#C1> *blog* · quarantined" in shown
@@ -319,7 +319,7 @@ async def test_readers_and_turns_outlive_a_restart() -> None:
         home.changed()
         await slack.passes()
     assert [user for user, _ in slack.published] == ["U1", "U1"]
-    assert "Interrupted, continue or drop it" in slack.published[1][1]
+    assert "Interrupted: continue or drop it" in slack.published[1][1]
 
 
 @pytest.mark.parametrize("fault", [ChatRateLimitedError(7.0), ChatError("fatal_error")])

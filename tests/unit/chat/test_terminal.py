@@ -250,7 +250,7 @@ async def test_a_slack_that_keeps_us_waiting_is_told(around: Around) -> None:
     async with aclosing(terminal.replies):
         terminal.given(Say(text="hello"))
         _, told = await terminal.hear(2)
-        assert told == Said(text="⏳ Slack refuses the token; your message is sent as soon as it can be.")
+        assert told == Said(text="⏳ Slack refuses the token; your message is sent as soon as possible.")
         around.open.set()
         assert await terminal.hear(1) == [Posted(channel="C1", ref="1.0", thread="1.0")]
 

@@ -32,8 +32,8 @@ def test_three_servers_that_are_well() -> None:
         ({"version": "2.9"}, "FAIL", "too old"),
         ({"max_payload_bytes": 2**20}, "FAIL", "max_payload is 1048576: set it to 8388608"),
         ({"is_synced": False}, "FAIL", "set `sync_interval: always`"),
-        ({"lacks": "JetStream is still recovering meta layer"}, "warn", "does not have everything yet"),
-        ({"ahead_s": -61.0}, "warn", "61 s behind this machine's: set both by NTP"),
+        ({"lacks": "JetStream is still recovering meta layer"}, "warn", "does not have all data yet"),
+        ({"ahead_s": -61.0}, "warn", "61 s behind this machine's: synchronise both with NTP"),
         ({"ahead_s": 3.0}, "warn", "3 s ahead of"),
         ({"ahead_s": 1.0}, "ok", ""),
     ],
@@ -47,7 +47,7 @@ def test_a_server_that_is_not(change: dict[str, object], level: str, what: str) 
 def test_servers_that_do_not_answer() -> None:
     first, *_ = judge_servers([WELL], 3)
     assert (first.level, first.text) == (
-        "warn", "1 of 3 answer (n1): start the others, see their logs"
+        "warn", "1 of 3 answer (n1): start the others, or see their logs"
     )  # fmt: skip
 
 

@@ -160,7 +160,9 @@ def test_a_pattern_that_does_not_compile_is_refused() -> None:
 @pytest.mark.parametrize("pattern", [r"rm (?!-i)", r"(?<=sudo )rm", r"(.)\\1", "a**", "x{2000}"])
 def test_a_pattern_that_takes_more_than_linear_time_is_refused(pattern: str) -> None:
     said = refusal(f'{{"authorization": {{"allowlist": ["^ls$", "{pattern}"]}}}}')
-    assert "authorization.allowlist[1]: expected a regular expression without look-around" in said
+    assert (
+        "authorization.allowlist[1]: expected a regular expression in RE2 syntax, without look-around" in said
+    )
     assert "RE2" in said
     assert "\n" not in said
 
@@ -205,7 +207,7 @@ def test_tokens_are_told_apart_by_kind() -> None:
     "text", ['{"claude": {"model": "a\\u0000b"}}', '{"claude": {"extraArgs": ["\\ud800"]}}']
 )
 def test_text_no_program_can_take_is_refused(text: str) -> None:
-    assert "expected text without NUL and without broken characters" in refusal(text)
+    assert "expected text without NUL and without invalid characters" in refusal(text)
 
 
 JSON = st.recursive(

@@ -68,7 +68,7 @@ async def test_the_best_of_each_repository_come_first_and_what_is_missing_is_nam
 
 
 async def test_without_words_or_repositories_nothing_is_found() -> None:
-    with pytest.raises(CodeButlerError, match="say what"):
+    with pytest.raises(CodeButlerError, match="enter words"):
         await searching("shop").find("  ")
     with pytest.raises(CodeButlerError, match="no repository"):
         await searching("shop").find("a", "other")

@@ -105,7 +105,7 @@ FINDINGS = (
     warn("disk", "/h", "scarce"),
     ok("slack", "bot token", "fine"),
     fail("slack", "app token", "refused: do\x1b this"),
-    ok("home", "configuration", "can be used"),
+    ok("home", "configuration", "is valid"),
 )
 
 
@@ -128,7 +128,7 @@ def test_all_of_it_is_shown_by_area() -> None:
     assert list(report(FINDINGS, every=True)) == [
         "Home",
         "  ok    /h: private",
-        "  ok    configuration: can be used",
+        "  ok    configuration: is valid",
         "Disk",
         "  warn  /h: scarce",
         "Slack",

@@ -63,7 +63,7 @@ def test_every_turn_is_named_and_counted_before_it_is_run() -> None:
     speaks = CommandRule(prefix="kimi", binary="other", args=("acp",), mode="acp")
     assert subject_of(Config(commands=(speaks,)), "kimi").kind == "acp"
     told = price_of((subject_of(Config(), "claude"), subject_of(Config(), "rehearsal")))
-    assert "10 short turns (claude 9, rehearsal 1)" in told
+    assert "10 short runs (claude 9, rehearsal 1)" in told
 
 
 def test_the_page_has_the_versions_of_the_code() -> None:

@@ -134,7 +134,7 @@ def test_a_time_in_words(seconds: float, words: str) -> None:
 
 
 DAY = 24 * 60.0
-LOST = "Messages sent more than 24 h ago did not reach me: send them again if they still matter."
+LOST = "Messages sent more than 24 h ago did not reach me: send them again if you still need them."
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,13 @@ def test_several_may_be_ticked_and_are_sent_by_one_button() -> None:
 def test_questions_that_are_asked_together_are_counted_and_closed_one_by_one() -> None:
     card = question_card([COLOUR, PARTS, SIZE])
     assert [text.split(" 🤔")[0] for text in sections(card)] == ["*1 of 3*", "*2 of 3*", "*3 of 3*"]
-    assert "What you write answers this question" in sections(card)[0]
+    assert "Your message answers this question" in sections(card)[0]
     assert "What you write" not in sections(card)[1]
     answered = question("q1", "Which <colour>?", ("Red", "Blue"), verdict="💬 Ana: Red")
     card = question_card([answered, PARTS, SIZE])
     assert sections(card)[0].endswith("💬 Ana: Red")
     assert buttons(card) == [("Done", "q2:ticked")]
-    assert "What you write answers this question" in sections(card)[1]
+    assert "Your message answers this question" in sections(card)[1]
 
 
 def test_a_card_of_four_long_questions_fits() -> None:

@@ -36,9 +36,9 @@ def test_all_is_as_wanted() -> None:
         ("/r/.git/config /r/.git/config", "/r/.git/config /r/elsewhere", "/r/.git/config is not protected"),
         ("- tmpfs", "- ext4", "/r/.codebutler is not hidden"),
         ("/r/.codebutler ro", "/r/other ro", "/r/.codebutler is not protected"),
-        ("8 2\n", "8 9\n", "/r/.git/config is something else"),
-        ("8 1\n", "9 1\n", "/r is something else"),
-        ("8 3\n", "", "/with a space is something else"),
+        ("8 2\n", "8 9\n", "/r/.git/config is different in the container"),
+        ("8 1\n", "9 1\n", "/r is different in the container"),
+        ("8 3\n", "", "/with a space is different in the container"),
         (TABLE, "", "/r is not protected"),
         (
             "5 1 8:0",

@@ -21,7 +21,7 @@ from codebutler_worker.sandbox.person import identity
         ("bwrap", 0, 0, "FAIL", "chown -R 1000:1000 /r"),
         ("bwrap", 1000, 0, "ok", "as you (user 1000)"),
         ("docker", 0, 0, "FAIL", "chown -R 1000:1000 /r"),
-        ("none", 0, 0, "FAIL", "/r belongs to root, and no agent is root"),
+        ("none", 0, 0, "FAIL", "/r belongs to root, and agents do not run as root"),
     ],
 )
 def test_who_they_are(walls: str, uid: int, owner: int, level: str, words: str) -> None:

@@ -83,8 +83,11 @@ def test_an_empty_file_has_no_jobs(text: str) -> None:
         ("jobs: [{name: a, cron: '@daily', command: x, catchUpHours: -1}]", "catchUpHours"),
         ("jobs: [{name: a, cron: '@daily', command: x, missed: all}]", "missed"),
         ("jobs: {", "is not valid YAML"),
-        ("jobs:\n  - name: a\n    cron: */5 * * * *\n    command: x", "what begins with * wants quotes"),
-        ("jobs:\n  - name: a\n    cron: '@daily'\n    command: echo a: b", "a colon wants quotes"),
+        (
+            "jobs:\n  - name: a\n    cron: */5 * * * *\n    command: x",
+            "a value that begins with * needs quotes",
+        ),
+        ("jobs:\n  - name: a\n    cron: '@daily'\n    command: echo a: b", "a colon needs quotes"),
         ("just words", "begin with `jobs:`"),
         ("- name: a\n  command: x", "begin with `jobs:`"),
         ("jobs: !!python/object:os.system [x]", "is not valid YAML"),

@@ -88,5 +88,5 @@ def test_github_signs_and_gitlab_sends_the_secret() -> None:
 
 @pytest.mark.parametrize("more", ["prompt: x", "agent: claude", "channel: C1"])
 def test_news_of_pull_requests_is_no_prompt(more: str) -> None:
-    with pytest.raises(ConfigError, match="with pulls it has no prompt"):
+    with pytest.raises(ConfigError, match="`pulls` takes no prompt"):
         hook(file=FILE.replace("pulls: true", f"pulls: true, {more}"))

@@ -29,9 +29,9 @@ def test_windows_lines_and_byte_order_marks_are_taken() -> None:
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (b"", "begin it with a front matter"),
-        (b"# Deploy\n", "begin it with a front matter"),
-        (b"---\nname: deploy\n", "begin it with a front matter"),
+        (b"", "start it with front matter"),
+        (b"# Deploy\n", "start it with front matter"),
+        (b"---\nname: deploy\n", "start it with front matter"),
         (b"---\nname: deploy\n---\nx", "description"),
         (b"---\nname: deploy\ndescription: ''\n---\nx", "description"),
         (b"---\nname: Deploy It\ndescription: x\n---\nx", "name"),
@@ -39,7 +39,7 @@ def test_windows_lines_and_byte_order_marks_are_taken() -> None:
         (b"---\nname: [deploy\ndescription: x\n---\nx", "deploy/SKILL.md"),
         (b"---\nname: deploy\ndescription: !!python/object/apply:os.system [x]\n---\nx", "deploy/SKILL.md"),
         (b"---\n- a\n---\nx", "deploy/SKILL.md"),
-        (b"---\nname: deploy\ndescription: x\n---\n \n", "write the instructions"),
+        (b"---\nname: deploy\ndescription: x\n---\n \n", "add the instructions"),
         (b"---\nname: deploy\ndescription: \xff\n---\nx", "UTF-8"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_front_matter_that_cannot_be_built_is_a_problem_and_no_fault(field: st
 @pytest.mark.parametrize("unseen", ["\U000e0073", "\u202e", "\u2066", "\x1b", "\x00", "\x9b"])
 def test_what_nobody_sees_is_in_no_skill(unseen: str) -> None:
     text = f"---\nname: deploy\ndescription: d\n---\nDo{unseen} it.\n"
-    told = rf"deploy/SKILL\.md: line 5 holds an invisible character \(U\+{ord(unseen):04X}\)"
+    told = rf"deploy/SKILL\.md: line 5 contains an invisible character \(U\+{ord(unseen):04X}\)"
     with pytest.raises(SkillError, match=told):
         parse_skill(text.encode(), "deploy", "repo")
     clean = text.replace(unseen, "")

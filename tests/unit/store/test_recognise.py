@@ -50,7 +50,7 @@ def test_a_known_file_is_recognised(contents: StoredContents, expected: str) -> 
     ],
 )
 def test_a_foreign_file_is_refused(tables: dict[str, frozenset[str]]) -> None:
-    with pytest.raises(StoreError, match="not a store of CodeButler: move it away"):
+    with pytest.raises(StoreError, match="not a CodeButler store: move it away"):
         recognise(PATH, StoredContents(tables, None))
 
 

@@ -87,5 +87,5 @@ async def test_an_answer_to_another_question_is_none() -> None:
     asking = asyncio.create_task(questions.ask(ASKED, RunChanges))
     await asyncio.sleep(0)  # lets the question be asked
     questions.answered(ThreadTold(request_id="r1"))
-    with pytest.raises(CodeButlerError, match="something else"):
+    with pytest.raises(CodeButlerError, match="unexpected answer"):
         await asking

@@ -110,7 +110,7 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
     def _finished(self, process: AgentProcess, answer: str, complaint: str) -> Finished:
         if process.returncode == 0 and answer:
             return Finished(ok=True, text=answer, reason="done")
-        said = process.limit_hit or line_of(complaint) or line_of(answer) or "it said nothing"
+        said = process.limit_hit or line_of(complaint) or line_of(answer) or "no output"
         told = f"{self.name} ended with exit code {process.returncode}: {said}"
         return Finished(ok=False, text=told, reason="failed")
 

@@ -228,7 +228,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
             minutes = self._limits.timeout_s / 60
             text = f"Stopped after {minutes:g} minutes ({self.timeout_key}): choose Continue to go on."
             return Verdict("timeout", text)
-        return Verdict("stalled", f"{self.title} stopped responding: press Continue to go on.")
+        return Verdict("stalled", f"{self.title} stopped responding: choose Continue to go on.")
 
 
 T = TypeVar("T", bound=ProcessTurn[Any])

@@ -60,14 +60,14 @@ class Contender:
 def racing_line(agents: Sequence[str]) -> str:
     """A race has begun."""
     return (
-        f"🏁 {named(agents)} work on this, each in its own worktree, which begins at the last commit. "
-        "When both have ended, a card compares them."
+        f"🏁 {named(agents)} work on this, each in its own worktree, based on the last commit. "
+        "When both have finished, a card compares them."
     )
 
 
 def checking_line(agents: Sequence[str], checks: Sequence[str]) -> str:
     """The runs have ended."""
-    return f"🏁 {named(agents)} have ended. Running {', '.join(map(code, checks))} on each …"
+    return f"🏁 {named(agents)} have finished. Running {', '.join(map(code, checks))} on each …"
 
 
 def compared(repo: str, entries: Sequence[Contender], redact: Callable[[str], str]) -> Message:

@@ -44,7 +44,7 @@ async def show_changes(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) ->
         await runtime.commit(show)
     except StoreError as error:
         # The answer has been posted; the changes can still be asked for.
-        runtime.log("ERR", f"what turn {turn.id} changed is not shown: {error}")
+        runtime.log("ERR", f"cannot show what run {turn.id} changed: {error}")
 
 
 def _show(
@@ -143,7 +143,7 @@ class Snapshots:
                 lambda uow: uow.turns.update(self._turn.id, tree_before=before, tree_after=last)
             )
         except StoreError as error:
-            self._runtime.log("WRN", f"what turn {self._turn.id} changed is not kept: {error}")
+            self._runtime.log("WRN", f"cannot store what run {self._turn.id} changed: {error}")
 
     async def changed(self) -> Difference | None:
         """The turn's changes without the lines themselves; None if there are none or they are unknown."""
@@ -153,7 +153,7 @@ class Snapshots:
             tree = await self._runtime.agents.tree(self.workdir)
             return await tree.difference(self.before, self._after, limit_bytes=1)
         except CodeButlerError as error:
-            self._runtime.log("WRN", f"what turn {self._turn.id} changed is not known: {error}")
+            self._runtime.log("WRN", f"unknown what run {self._turn.id} changed: {error}")
             return None
 
     async def _snapshot(self, when: str) -> Snapshot | None:
@@ -161,7 +161,7 @@ class Snapshots:
             tree = await self._runtime.agents.tree(self.workdir)
             return await tree.snapshot(f"{self._turn.id}/{when}")
         except CodeButlerError as error:
-            self._runtime.log("WRN", f"this turn cannot be undone: {error}")
+            self._runtime.log("WRN", f"this run cannot be undone: {error}")
             return None
 
 
@@ -199,6 +199,6 @@ async def trail(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
         tree = await runtime.agents.tree(snapshots.workdir)
         trailers = trailers_of(config.git.trailers, turn)
         if trailers and (number := await add_trailers(tree.git, snapshots.before, trailers, runtime.pushed)):
-            runtime.log("INF", f"added trailers to {number} commits of turn {turn.id}")
+            runtime.log("INF", f"added trailers to {number} commits of run {turn.id}")
     except CodeButlerError as error:
-        runtime.log("WRN", f"no trailers were added to the commits of turn {turn.id}: {error}")
+        runtime.log("WRN", f"could not add trailers to the commits of run {turn.id}: {error}")

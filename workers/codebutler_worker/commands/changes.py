@@ -44,7 +44,7 @@ SUBJECT_CHARS = 72
 MESSAGE_CHARS = 2000
 UNCHANGED = "Nothing has changed since the last commit."
 NO_RUN = "No run here has left a snapshot, so there is nothing to compare."
-RUN_UNCHANGED = "The last run here has changed no files."
+RUN_UNCHANGED = "The last run here changed no files."
 NO_COMMAND = (
     "This repository has no checks: set `checks.commands` in its `.codebutler/config.json`, "
     "then run `codebutler trust` on the machine that runs CodeButler."
@@ -52,18 +52,18 @@ NO_COMMAND = (
 NO_CHECKS = Command(name=CHECKS)
 """The prompt that replaces a request for checks when there are none."""
 COMMIT_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!commit`."
-NOTHING_TO_COMMIT = "Nothing is left to commit: what the run changed is in the last commit already."
-NO_RUN_TO_COMMIT = "There is nothing to commit here: no run has changed a file that git would keep."
+NOTHING_TO_COMMIT = "Nothing to commit: the run's changes are already in the last commit."
+NO_RUN_TO_COMMIT = "There is nothing to commit here: no run has changed a file that git does not ignore."
 NOT_RECORDED = (
-    "❌ Not committed. What the last run changed was not recorded, probably because CodeButler stopped before its end. "
-    "`!diff` shows what has changed; commit it on the machine with `git commit`."
+    "❌ Not committed. The last run's changes were not recorded, probably because CodeButler stopped before the "
+    "run ended. `!diff` shows what has changed; commit it on the machine with `git commit`."
 )
 RECORDED_S, LOOK_S = 60.0, 0.5
 NOBODY = re.compile(
     r"identity unknown|empty ident|tell me who you are|auto-detect|no (name|email) was given", re.I
 )
 NO_IDENTITY = (
-    'Git knows no author. On the machine that runs CodeButler, run `git config --global user.name "NAME"` and '
+    'Git has no author configured. On the machine that runs CodeButler, run `git config --global user.name "NAME"` and '
     "`git config --global user.email ADDRESS`, then commit again."
 )
 

@@ -25,8 +25,8 @@ BEFORE_CHARS, SNIPPET_CHARS = 60, 240
 MARKS = re.compile(r"^\s*`{3,}[^`\n]*$|`|\*\*", re.MULTILINE)
 """Marks of code and bold text, which would show as such in an excerpt."""
 IN_CHANNEL_ONLY = "`!find` works only in the repository's channel."
-NO_WORDS = "Say what to look for: `!find WORDS`."
-NOTHING = "No conversation in this channel has {words}."
+NO_WORDS = "Say what to search for: `!find WORDS`."
+NOTHING = "No conversation in this channel contains {words}."
 MORE = "… and more: add a word to narrow it down."
 
 

@@ -25,7 +25,7 @@ NO_SERVICE = "The remote is a directory, so there is no pull request to open."
 COMMITS_SHOWN = 5
 SUBJECT_CHARS = 72
 IN_A_THREAD = (
-    "Each thread has its own branch here: say `!{word}` in the thread whose commits are to be pushed."
+    "Each thread has its own branch here: say `!{word}` in the thread whose commits you want to push."
 )
 
 
@@ -135,7 +135,7 @@ def told(pushed: Pushed, tip: Tip, *, link: bool = True) -> str:
         lines.append(f"- … and {count(more, 'earlier commit')}")
     if tip.uncommitted:
         files = count(tip.uncommitted, "file")
-        lines.append(f"⚠️ {files} {'is' if tip.uncommitted == 1 else 'are'} not committed, so not in it.")
+        lines.append(f"⚠️ {files} {'is' if tip.uncommitted == 1 else 'are'} not committed, so not included.")
     if link and pushed.link:
         lines.append(f"[Open a pull request]({pushed.link})")
     return "\n".join(lines)

@@ -45,11 +45,11 @@ DISCARDING = "⏳ Discarding …"
 NOT_MERGED = "❌ The work of {name} was not merged: {why}."
 AGAIN = "press *Pick* again"
 PICKED = "✅ {who} picked {name}. {what}."
-DISCARDED = "🗑️ {who} discarded all of it."
+DISCARDED = "🗑️ {who} discarded all the work."
 NO_FILES = "It changed no files, so there was nothing to merge"
 CONTINUES = "Replies in this thread continue with it."
 KEPT = "Removed the work of {name}; for {days} days `git branch NAME {ref}` restores it."
-LEFT = "⚠️ The worktree of {name} stays: {why}."
+LEFT = "⚠️ The worktree of {name} was not removed: {why}."
 
 
 def pick(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:

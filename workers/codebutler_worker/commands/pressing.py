@@ -70,7 +70,7 @@ NEEDING: Mapping[str, Action] = {
 }
 BUTTONS = frozenset(NEEDING)
 LOOKED_AT = 20
-HANDED_OVER = "▶ {who} has handed this to the agent."
+HANDED_OVER = "▶ {who} handed this to the agent."
 
 
 def press(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) -> Todo:

@@ -58,7 +58,7 @@ def usage(asked: Invocation) -> Todo:
         slash = "" if asked.user == OPERATOR else f"{IN_THREADS} "
         default = asked.settings.config.agent.default
         shown = [
-            f"Write anything: {default} works on it in this repository. Reply in the thread to continue.",
+            f"Write a message: {default} works on it in this repository. Reply in the thread to continue.",
             "`claude: …` asks that agent. Commands:",
             *(f"`{word.example}`  {word.gist}" for word in ALL),
             f"_{slash}`!help COMMAND` shows details._",

@@ -47,7 +47,7 @@ CARD_CHARS = 6_000
 """Calls that share a card; chats limit the size of a message."""
 NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
 WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
-NO_LONGER_ASKED = "⚠️ The agent took this back before anybody decided: it was NOT run."
+NO_LONGER_ASKED = "⚠️ The agent withdrew this before anybody decided: it was NOT run."
 SAME_AS_TYPED = 300
 """How much of a typed answer the card shows, in characters."""
 

@@ -70,7 +70,7 @@ class Asking:
         try:
             granted = await self._runtime.commit(lambda uow: self._ask_unless_granted(uow, named, session_id))
         except StoreError as error:
-            self._runtime.log("ERR", f"a question could not be stored: {error}")
+            self._runtime.log("ERR", f"could not store a question: {error}")
             await self._refuse(list(named), UNSAVED)
             return
         if granted:
@@ -95,7 +95,7 @@ class Asking:
             await self._runtime.commit(lambda uow: _take_back(uow, gone))
         except StoreError as error:
             # The card stays open until the turn ends; a click on it finds no waiting question, and says so.
-            self._runtime.log("ERR", f"a card could not be closed: {error}")
+            self._runtime.log("ERR", f"could not close a card: {error}")
         self._tell_changed()
 
     async def decided(self, answer: ApprovalAnswer) -> None:
@@ -107,7 +107,7 @@ class Asking:
         try:
             row = await self._runtime.commit(lambda uow: uow.approvals.get(answer.approval_id))
         except StoreError as error:
-            self._runtime.log("ERR", f"a decision could not be read: {error}")
+            self._runtime.log("ERR", f"could not read a decision: {error}")
             row = None
         if row is None or not is_same(row, pending.asked, self._runtime.settings.path):
             await self._refuse([answer.approval_id, *self._siblings(pending.asked)], NOT_THE_SAME)

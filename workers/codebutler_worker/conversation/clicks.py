@@ -95,7 +95,7 @@ def click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
         decision = may(admitted(event.user), action, using(config, event.channel, agent))
         if not decision.allowed:
             uow.post(place_of(turn), decision.told, value="notice")
-            return Todo().logged("WRN", f"{event.user} may not {action} a turn of {turn.agent}")
+            return Todo().logged("WRN", f"{event.user} may not {action} a run of {turn.agent}")
     if event.action_id == RETRY_ACTION and turn.reason == CROWDED and is_crowded(uow, config, event.user):
         uow.post(place_of(turn), STILL_CROWDED)
         return Todo()

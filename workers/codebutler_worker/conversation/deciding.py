@@ -72,8 +72,9 @@ OBJECTIONS: Mapping[Objection, str] = MappingProxyType(
     {
         "again": "{who}, you have already approved this: somebody else must approve it too.",
         "asked": "{who}, you asked for this, so your approval does not count: somebody else must approve it.",
-        "unnamed": "An approval from this machine's terminal does not count where several people are needed: nobody "
-        "knows who in the chat gave it. Approve in the chat, or set `approvals.operator` to your user ID there.",
+        "unnamed": "An approval from this machine's terminal does not count when several people must approve, because "
+        "it cannot be matched to a person in the chat. Approve in the chat, or set `approvals.operator` to your user "
+        "ID there.",
     }
 )
 _YES = frozenset({"yes", "allow"})
@@ -84,9 +85,11 @@ MANY = ", "
 """Between several answers to one question (Claude Code: "comma-separated")."""
 NO_EFFECT = (
     "That button no longer works: I have no record of what it was for. `!list` shows the latest "
-    "conversations; or write what you want."
+    "conversations, or write a new message."
 )
-ALREADY_DECIDED = "That is already decided, so nothing happens. `!continue` here resumes what can be resumed."
+ALREADY_DECIDED = (
+    "That is already decided, so your click had no effect. `!continue` here resumes interrupted work."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +311,7 @@ def _voted(uow: UnitOfWork, decider: Decider, row: ApprovalRow) -> ApprovalRow:
 def _already(row: ApprovalRow, words: str = "") -> str:
     """Explains that it is too late. ``words`` typed into a form meanwhile are kept: they can be sent as a
     message."""
-    unread = f" Nobody has read this yet: {plain(words)}" if words else ""
+    unread = f" Your text was not passed on: {plain(words)}" if words else ""
     if row.decided_by:
         by = person(row.decided_by, voters(row).get(row.decided_by, ""))
         return f"Already decided by {by}: {row.state}.{unread}"

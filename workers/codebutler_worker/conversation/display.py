@@ -139,7 +139,7 @@ class Display:
                 await self._runtime.commit(self._post_tools)
             except StoreError as error:
                 # The answer says more than these, and is retried until the store takes it.
-                self._runtime.log("WRN", f"tools are not told of: {error}")
+                self._runtime.log("WRN", f"cannot report tools: {error}")
 
     async def close(self) -> None:
         """Cancel the remaining tasks."""
@@ -165,7 +165,7 @@ class Display:
         try:
             await self._runtime.commit(partial(show, turn=self._turn, mark=WORKING))
         except StoreError as error:
-            self._runtime.log("WRN", f"a mark is left out: {error}")
+            self._runtime.log("WRN", f"left out a mark: {error}")
 
     async def _show_status(self) -> None:
         """Under the thread: the current step; in the thread, if configured, its tools."""

@@ -86,7 +86,7 @@ async def record_of(runtime: Runtime, found: Missed, before: MessageRef, workdir
         return ""
     told = await runtime.fetcher.read(found.thread, before)
     if told.code:
-        runtime.log("WRN", f"what was said in the thread before is left out: {told.code}")
+        runtime.log("WRN", f"left out the thread's earlier messages: {told.code}")
     return record_of_thread(told.said, told.left_out)
 
 
@@ -94,7 +94,7 @@ async def _difference(runtime: Runtime, workdir: Path) -> str:
     try:
         found = await (await runtime.agents.tree(workdir)).difference(limit_bytes=DIFF_BYTES)
     except CodeButlerError as error:
-        runtime.log("DBG", f"no diff is handed over: {error}")
+        runtime.log("DBG", f"left out the diff: {error}")
         return ""
     cut = "\n(The rest of the diff is left out.)" if found.cut else ""
     return f"{found.stat}\n\n{found.body}{cut}" if found.body.strip() else ""

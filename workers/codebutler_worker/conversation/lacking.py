@@ -22,7 +22,7 @@ from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 
 WORDS: Mapping[Capability, str] = MappingProxyType(
     {
-        "image": "{agent} may not see your picture: say in words what matters in it.",
+        "image": "{agent} may not see your picture: describe what matters in it.",
         "plan": "{agent} may change files although it is in plan mode.",
         "resume": "{agent} may not know what was said before in this thread: repeat what matters.",
         "resume-after-kill": "{agent} may not know what was said before it was interrupted: repeat what matters.",

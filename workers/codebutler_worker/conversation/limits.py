@@ -82,7 +82,7 @@ def _objection(
 ) -> str:
     """Why the agent cannot take the turn over, "" if it can."""
     if not talks(config, agent):
-        return "it is no agent here"
+        return "it is not an agent here"
     found = next((one for one in surveys if one.prefix == prefixes_of(agent)[-1]), None)
     if found is not None and not found.ready:
         return found.note or "it does not work here now"

@@ -235,5 +235,5 @@ def restored_text(restored: Restored) -> str:
     return (
         f"⚠️ This repository's store was {'damaged' if restored.aside else 'lost'} and was restored from "
         f"the backup of {restored.taken_at:%Y-%m-%d %H:%M} UTC. Everything since then is lost: threads "
-        f"started later start over. Resend messages that still show ⏳ or 👀 or got no answer.{aside}"
+        f"started since then start over. Resend messages that still show ⏳ or 👀 or got no answer.{aside}"
     )

@@ -116,7 +116,7 @@ class Publisher:
         try:
             return await self._runtime.commit(lambda uow: open_poll(uow, turn_id, text, config))
         except StoreError as error:
-            self._runtime.log("ERR", f"a question was not kept: {error}")
+            self._runtime.log("ERR", f"could not store a question: {error}")
             return False
 
     async def ask_to_push(self, why: str) -> None:
@@ -129,7 +129,7 @@ class Publisher:
                 lambda uow: uow.outbox.get(op_id) or uow.post(self._place, card, op_id=op_id)
             )
         except StoreError as error:
-            self._runtime.log("ERR", f"a push request was not stored: {error}")
+            self._runtime.log("ERR", f"could not store a push request: {error}")
 
     async def _send(self, envelope: Envelope) -> None:
         path = envelope.body
@@ -157,4 +157,4 @@ class Publisher:
                 await self._runtime.commit(lambda uow: uow.add(self._place, said))
         except StoreError as error:
             # The answer matters more: it is retried until it is stored.
-            self._runtime.log("ERR", f"what the agent sent was not kept: {error}")
+            self._runtime.log("ERR", f"could not store what the agent sent: {error}")

@@ -239,7 +239,7 @@ class Reminders:
             try:
                 interrupted, next_s = await self._runtime.commit(remind_due)
             except StoreError as error:
-                self._runtime.log("WRN", f"reminders wait for the store: {error}")
+                self._runtime.log("WRN", f"reminders are waiting for the store: {error}")
                 next_s = STORE_RETRY_S
                 continue
             if interrupted != self.interrupted:

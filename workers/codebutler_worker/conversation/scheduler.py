@@ -114,7 +114,7 @@ class TurnScheduler:
             try:
                 next_due_s = await self._start_due()
             except StoreError as error:
-                self._runtime.log("ERR", f"turns wait for the store: {error}")
+                self._runtime.log("ERR", f"runs are waiting for the store: {error}")
             await wait_for(self._runtime.clock, self._wake, next_due_s)
 
     async def idle(self) -> None:

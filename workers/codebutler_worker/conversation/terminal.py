@@ -86,7 +86,7 @@ class TerminalDisplay:
             try:
                 last = await self._runtime.commit(self._show)
             except StoreError as error:
-                self._runtime.log("WRN", f"output waits for the store: {error}")
+                self._runtime.log("WRN", f"output is waiting for the store: {error}")
                 self._state = before
                 await self._runtime.clock.sleep(RETRY_S)
                 self._changed.set()

@@ -56,7 +56,7 @@ STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
 # Ending the agent's processes takes about as long as posting its answer, which goes first.
 ANSWER_FIRST_S = 3.0
-BROKEN = "Something broke inside CodeButler: see its log, then ask again."
+BROKEN = "CodeButler had an internal error: see its log, then ask again."
 NO_FILES = "This repository's worker has no file descriptors left: see `codebutler doctor`, then ask again."
 SESSION_LOST = "⚠️ The earlier session could not be resumed, so this is a new one: it knows only this message."
 
@@ -269,7 +269,7 @@ class RunningTurn:
         else:
             line = "The agent ended without a result: ask again."
             if error := drive.exception():
-                self._runtime.log("ERR", f"turn {self.row.id} broke: {error!r}")
+                self._runtime.log("ERR", f"run {self.row.id} failed: {error!r}")
                 line = NO_FILES if getattr(error, "errno", 0) in (EMFILE, ENFILE) else BROKEN
             finished = Finished(ok=False, text=line, reason="failed")
         if finished.usage == Usage():

@@ -44,7 +44,7 @@ async def tidy_workdir(runtime: Runtime, begun: BegunTurn) -> None:
             await runtime.commit(lambda uow: _tell_branch(uow, turn, branch))
             await _tell_shared_files(runtime, trees, turn)
     except CodeButlerError as error:
-        runtime.log("WRN", f"after turn {turn.id}: {error}")
+        runtime.log("WRN", f"after run {turn.id}: {error}")
 
 
 def _tell_branch(uow: UnitOfWork, turn: TurnRow, branch: str) -> None:
@@ -137,7 +137,7 @@ async def remove_merged(runtime: Runtime, now: datetime) -> None:
         await trees.expire(now)
         target = await trees.target()
     except CodeButlerError as error:
-        runtime.log("WRN", f"old worktrees stay: {error}")
+        runtime.log("WRN", f"cannot remove old worktrees: {error}")
         return
     before = iso(now - timedelta(days=agent.worktree_days))
     for turn in await runtime.commit(lambda uow: uow.turns.newest_of_each()) if agent.worktree_days else ():
@@ -151,4 +151,4 @@ async def remove_merged(runtime: Runtime, now: datetime) -> None:
                 )
                 runtime.log("INF", f"removed the merged worktree {name_of(conversation)}; kept as {ref}")
         except CodeButlerError as error:
-            runtime.log("WRN", f"the worktree {name_of(conversation)} stays: {error}")
+            runtime.log("WRN", f"kept the worktree {name_of(conversation)}: {error}")

@@ -139,7 +139,7 @@ async def _text(response: httpx.Response, most: int, keep: int) -> bytes:
         found += piece
         size += len(piece)
         if size > most:
-            raise ForgeError("the service sent too much")
+            raise ForgeError("the service's answer is too large")
         del found[:-keep]
     return bytes(found)
 
@@ -176,7 +176,7 @@ class GhApi:
         if ended is None:
             raise ForgeError("gh is not installed: install it, or set `forge.token`")
         if ended.cut:
-            raise ForgeError("the service sent too much")
+            raise ForgeError("the service's answer is too large")
         if ended.code == 0:
             return ended.output
         if ended.code is None:

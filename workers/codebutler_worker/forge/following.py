@@ -47,7 +47,7 @@ MOST_NEWS = 50
 MOST_LOGS = 3
 NEWS_KEPT = timedelta(days=7)
 TROUBLE = "⚠️ Cannot check {link}: {why}. I will keep trying for {hours:g} hours."
-ENOUGH = "No longer following {link}: too much has happened there. Say `!pr` to follow it again."
+ENOUGH = "No longer following {link}: there is too much activity. Say `!pr` to follow it again."
 ENDED = {"merged": "🔀 {link} was merged.", "closed": "{link} was closed."}
 _ANY = "SELECT EXISTS (SELECT 1 FROM pulls WHERE state = 'open')"
 
@@ -116,7 +116,7 @@ class PullFollower:
             try:
                 next_s = await self._look_at_due()
             except StoreError as error:
-                runtime.log("WRN", f"pull requests wait for the store: {error}")
+                runtime.log("WRN", f"pull requests are waiting for the store: {error}")
                 next_s = STORE_RETRY_S
             await wait_for(runtime.clock, runtime.followed, next_s)
 
@@ -156,13 +156,13 @@ class PullFollower:
             await self._failed(row, str(error) or "the service does not answer in time")
         except Exception as error:  # noqa: BLE001 - whatever a hostile service answers, the worker lives on
             runtime.log("ERR", f"following {row.id} broke: {runtime.redactor.redact(repr(error)[:300])}")
-            await self._failed(row, "its answer makes no sense")
+            await self._failed(row, "it sent an unexpected answer")
 
     async def _failed(self, row: PullRow, why: str) -> None:
         runtime = self._runtime
         shown = runtime.redactor.redact(one_line(why, 300))
         await runtime.commit(partial(tell_trouble, settings=runtime.settings, row=row, why=shown))
-        runtime.log("WRN", f"{row.id} cannot be looked at: {shown}")
+        runtime.log("WRN", f"cannot check {row.id}: {shown}")
 
 
 def _remote_of(settings: RepoSettings, row: PullRow) -> Remote:

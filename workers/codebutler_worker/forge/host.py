@@ -18,7 +18,7 @@ from codebutler_worker.sandbox.port import Launch
 OUTPUT_BYTES = 8 * 2**20
 SCOPES = ("--system", "--global")
 """The configuration of the user we run as."""
-TAINTED = "{path}, which your git configuration names, is in the repository, where agents may write: move it out of it"
+TAINTED = "{path}, which your git configuration names, is in the repository, where agents may write: move it elsewhere"
 PINS = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),

@@ -32,8 +32,8 @@ TOO_LARGE = "these commits are too large to be pushed from here: push them once 
 UNFOLDS = "attempting to allocate"
 """Git's error for an object that needs more memory than git may use."""
 STALE_LEASE = (
-    "`{branch}` holds commits on the remote that were not pushed from here: nothing was overwritten. "
-    "If that is what you want, force-push it from your own terminal"
+    "`{branch}` has commits on the remote that were not pushed from here, so nothing was overwritten. "
+    "To overwrite them, force-push from your own terminal"
 )
 BEHIND = (
     "`{branch}` has commits on the remote that are not in this repository: pull them first, "
@@ -105,7 +105,7 @@ class Outbound:
         try:
             await self._git("index-pack", str(pack.path))
             if await self._git("cat-file", "-t", commit) != "commit":
-                raise ForgeError("git gave no usable answer")
+                raise ForgeError("git gave an unexpected answer")
             await self._git("rev-list", "--objects", "--quiet", commit, "--not", "--all")
         except ForgeError as error:
             for left in (pack.path, pack.path.with_suffix(".idx")):
@@ -213,7 +213,7 @@ class Outbound:
             return mask_text(
                 f"{self._remote.shown} refused it ({rejected[1]}){f': {reason}' if reason else ''}"
             )
-        return f"{self._remote.shown} did not take it: {_said(ended)}"
+        return f"{self._remote.shown} did not accept it: {_said(ended)}"
 
 
 def _without(base: str) -> Sequence[str]:

@@ -54,7 +54,7 @@ commit=$1; shift
 """
 """Arguments: a commit, and the known commits. Prints a pack of what is missing."""
 NOTHING = "there is no commit here yet: commit something first"
-NOTHING_NEW = "there is nothing to push: no commit here is missing from `{base}` on the remote"
+NOTHING_NEW = "there is nothing to push: `{base}` on the remote already has every commit"
 UNCOMMITTED = " ({files} not committed: ask the agent to commit)"
 PROTECTED = "`{branch}` is protected: CodeButler never pushes to it"
 ODD_NAME = "the checked-out branch has a name that cannot be pushed: rename it"

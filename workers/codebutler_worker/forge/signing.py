@@ -57,7 +57,7 @@ class Signer:
     async def sign(self, made: UnsignedCommit) -> bytes:
         """The signed commit. Raises ForgeError."""
         if any(len(made.lines(role)) != 1 for role in ROLES) or b"\0" in made.content:
-            raise ForgeError("git gave no usable answer")
+            raise ForgeError("git gave an unexpected answer")
         with tempfile.TemporaryDirectory(prefix="cb-sign-") as place:
             return await self._signed(made, Path(place))
 

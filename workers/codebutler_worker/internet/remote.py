@@ -192,7 +192,7 @@ class MediaService:
         self._require("to transcribe voice messages, ")
         if len(content) > MAX_AUDIO_BYTES:
             raise RemoteError(
-                f"the recording is longer than the service takes ({MAX_AUDIO_BYTES // 2**20} MB)"
+                f"the recording is longer than the service accepts ({MAX_AUDIO_BYTES // 2**20} MB)"
             )
         form = {"model": self.settings.transcription_model, "response_format": "json"}
         if self.settings.language:

@@ -33,11 +33,11 @@ SIGNS: Mapping[str, str] = MappingProxyType(
 )
 INCOMPLETE = "⚠️ (incomplete)"
 SHOWN_TRANSCRIPT_CHARS = 3_000
-NOTHING_LEFT = "None of what you sent could be used: see above, then send it again."
+NOTHING_LEFT = "I could not use anything you sent: see above, then send it again."
 _WHY: Mapping[str, str] = {
-    "empty": "it arrived empty",
+    "empty": "it is empty",
     "file_not_found": "it is no longer shared in this channel",
-    "login_page": "the chat does not let me read it (may the app read files, and is it in this channel?)",
+    "login_page": "the chat does not let me read it (check that the app may read files and is in this channel)",
     "missing_scope": "the app lacks the permission to read files (`codebutler doctor` names it)",
     "silence": "it contains no speech",
     "timeout": "it took too long",

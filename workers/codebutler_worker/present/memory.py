@@ -13,7 +13,7 @@ from codebutler_worker.present.lines import count, one_line
 KEEP_ACTION = "codebutler.memory_keep"
 DROP_MEMORY_ACTION = "codebutler.memory_drop"
 NOTHING = (
-    "Nothing is remembered here yet. Every new session gets what you write into `.codebutler/memory.md`; "
+    "I remember nothing here yet. Every new session gets the facts in `.codebutler/memory.md`; "
     "with a key for Kimi or `native`, I also learn when a conversation ends."
 )
 HINT = "_`!memory forget N` removes one, `!memory undo` undoes the last change._"

@@ -47,14 +47,14 @@ COMMAND = (
     "✏️ This message has been handled already, so editing it into a command runs nothing. Send the command as a new "
     "message."
 )
-_ANSWERED = "✏️ You edited a message that is already answered. The answer stands; it is for the original text."
+_ANSWERED = "✏️ You edited a message that is already answered. The answer is for the original text."
 _LIVE = "✏️ You edited a message I am working on. This run continues with the original text."
 _ENDED = "✏️ You edited a message after its run had started. That run used the original text."
 UNDO_ACTION = "codebutler.undo"
 PATHS_LISTED = 30
 PATHS_CHARS = 1800
 UNDO_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
-NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git would keep."
+NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git does not ignore."
 NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to undo."
 ALREADY_UNDONE = "That is already undone. `!undo` redoes it."
 UNDOING = "↩ Undoing “{words}” …"
@@ -308,7 +308,7 @@ def taken_over(agent: str, line: str, reset: datetime | None, successor: str) ->
     )
     return said(
         f"⏭️ {plain(one_line(line, 500))}\n{code(agent)} is at its usage limit, so {code(successor)} continues here "
-        f"(`agent.onLimit`), with what was said and done so far. {then}"
+        f"(`agent.onLimit`) with the conversation so far. {then}"
     )
 
 

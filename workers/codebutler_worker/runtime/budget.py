@@ -310,7 +310,7 @@ class BudgetWatch:
             self._others, self._beyond = await self._runtime.commit(partial(self._keep, usage=usage))
             self._kept = usage
         except StoreError as error:
-            self._runtime.log("ERR", f"what a turn uses is not written down: {error}")
+            self._runtime.log("ERR", f"cannot record the usage of a run: {error}")
         self._judge()
 
     def _keep(self, uow: UnitOfWork, usage: Usage) -> tuple[list[Spent], Beyond]:

@@ -146,7 +146,9 @@ class DeferredCommands:
             return _failed(f"❌ {code('!' + command.name)}: {plain(one_line(str(error), 500))}")
         except Exception as error:  # noqa: BLE001 - whatever breaks, the question gets an answer
             self._runtime.log("ERR", f"!{command.name} broke: {error!r}")
-            return _failed(f"❌ {code('!' + command.name)} broke inside CodeButler: see its log.")
+            return _failed(
+                f"❌ {code('!' + command.name)} failed with an internal error: see CodeButler's log."
+            )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]

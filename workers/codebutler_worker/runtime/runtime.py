@@ -133,7 +133,7 @@ class Runtime:
             try:
                 return await self.commit(work)
             except StoreError as error:
-                self.log("ERR", f"{what} waits for the store: {error}")
+                self.log("ERR", f"{what} is waiting for the store: {error}")
                 await self.clock.sleep(STORE_RETRY_S)
 
     async def close(self) -> None:

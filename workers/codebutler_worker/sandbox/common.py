@@ -44,7 +44,7 @@ def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tupl
         for kept in (home.resolve(), *(each.resolve() for each in hidden)):
             if kept.is_relative_to(real):
                 raise SandboxUnavailableError(
-                    f"sandbox.readable: {name} holds {kept}, which agents must not see: name a directory below it"
+                    f"sandbox.readable: {name} contains {kept}, which agents must not see: name a directory below it"
                 )
         if any(real.is_relative_to(each.resolve()) for each in hidden):
             raise SandboxUnavailableError(
@@ -160,7 +160,7 @@ TRIAL_S = 20.0
 OPEN = "/tmp"  # noqa: S108 - a private directory is made in it
 ALONE = (
     "CodeButler runs as root where there is no other user (a container without user ids of its own?), "
-    f"and no agent runs as root: {RUN_AS_USER}"
+    f"and agents do not run as root: {RUN_AS_USER}"
 )
 PASSED = "written"
 """All that the shell prints if the sandbox works."""

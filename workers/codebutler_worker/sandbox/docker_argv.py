@@ -249,7 +249,7 @@ def mismatch(wanted: Sequence[ExpectedMount], answer: str, *, identities: bool) 
             if kind != "tmpfs":
                 return f"{one.place} is not hidden in the container"
         elif next(shown, "") != f"{one.identity[0]} {one.identity[1]}" and identities:
-            return f"{one.place} is something else in the container than here"
+            return f"{one.place} is different in the container"
     return ""
 
 

@@ -29,9 +29,9 @@ def identity(sandbox: str, uid: int, owner: int, repo: str = "the repository") -
         return "FAIL", ROOTS_OWN.format(repo=repo)
     if sandbox == "docker":
         whose = "" if owner == 1000 else ", the repository's owner"
-        return "ok", f"agents run as user {owner}{whose}, without any privilege"
+        return "ok", f"agents run as user {owner}{whose}, without privileges"
     if uid != 0:
-        return "ok", f"agents run as you (user {uid}), without any privilege"
+        return "ok", f"agents run as you (user {uid}), without privileges"
     return "ok", f"CodeButler runs as root; agents become the repository's owner (user {owner})"
 
 
@@ -188,7 +188,7 @@ def _commits(repos: Sequence[Path], ours: Path) -> Iterator[Finding]:
     if names:
         yield ok("sandbox", "commits", f"commits are made as {', '.join(sorted(names))}")
     for repo in [repo for repo, env in envs if NAME not in env or EMAIL not in env]:
-        yield warn("sandbox", "commits", f"git knows no name and e-mail address for {repo}: run {NAMING}")
+        yield warn("sandbox", "commits", f"git has no name and e-mail address for {repo}: run {NAMING}")
 
 
 def _home_finding(home: Path, uid: int) -> Finding:

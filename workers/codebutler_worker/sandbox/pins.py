@@ -102,7 +102,7 @@ class Watcher:
             except OSError as error:
                 if self._looking is None:
                     log.warning(
-                        "no file watches, so git's configuration is checked every %g s: %s",
+                        "file watches do not work, checking git's configuration every %g s: %s",
                         self.every_s,
                         error.strerror,
                     )

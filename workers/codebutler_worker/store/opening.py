@@ -184,7 +184,7 @@ def recognise(path: Path, found: sqlitefile.StoredContents) -> str:
         return LEGACY
     if all(columns <= found.tables.get(table, frozenset()) for table, columns in _RENAMED.items()):
         return "0002"
-    raise StoreError(f"{path} is not a store of CodeButler: move it away")
+    raise StoreError(f"{path} is not a CodeButler store: move it away")
 
 
 def _survey(path: Path) -> tuple[sqlitefile.StoredContents, dict[str, int]]:

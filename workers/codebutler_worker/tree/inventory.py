@@ -82,7 +82,7 @@ def parse_state(path: Path, output: bytes, *, holds_files: bool) -> WorktreeStat
         part.decode(errors="replace") for part in output.split(b"\0")
     )
     if not unmerged.isdecimal():
-        raise GitError("git gave no usable answer")
+        raise GitError("git gave an unexpected answer")
     return WorktreeState(
         path=path,
         head=head,

@@ -319,7 +319,7 @@ def _number(text: bytes) -> int | None:
 
 def _checked(commit: str) -> str:
     if not _ID.fullmatch(commit):
-        raise GitError("git gave no usable answer")
+        raise GitError("git gave an unexpected answer")
     return commit
 
 

@@ -41,13 +41,13 @@ def unsigned_in(output: bytes) -> UnsignedCommit:
         content, tree, parent = [base64.b64decode(line, validate=True) for line in [*rest, b"", b""][:3]]
         found = UnsignedCommit(first.split()[1].decode(), content, tree, parent or None)
     except (ValueError, IndexError, binascii.Error):
-        raise CodeButlerError("git gave no usable answer") from None
+        raise CodeButlerError("git gave an unexpected answer") from None
     wanted = [(found.commit, "commit", content), *((each, "tree", tree) for each in found.lines("tree"))]
     wanted += [(each, "commit", parent) for each in found.lines("parent")]
     if len(found.lines("tree")) != 1 or any(
         object_id(kind, data, name) != name for name, kind, data in wanted
     ):
-        raise CodeButlerError("git gave no usable answer")
+        raise CodeButlerError("git gave an unexpected answer")
     return found
 
 

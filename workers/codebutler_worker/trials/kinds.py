@@ -14,13 +14,13 @@ from codebutler.protocol.capabilities import CAPABILITIES, Capability
 from codebutler_worker.agents.headless import remembers
 
 AgentKind = Literal["claude", "kimi", "native", "rehearsal", "acp", "headless"]
-OFFLINE = "the offline agent only plays what it is told to"
+OFFLINE = "the offline agent only follows its script"
 _OURS: Mapping[str, AgentKind] = MappingProxyType(
     {"claude": "claude", "kimi": "kimi", "native": "native", "rehearsal": "rehearsal"}
 )
-_NO_MODES = "CodeButler knows no mode of it in which it changes nothing"
+_NO_MODES = "CodeButler knows no read-only mode of it"
 _PRINTS = "a program that only prints its answer"
-_FORGETS = "its `args` have no {session}, so each turn is given the conversation's record"
+_FORGETS = "its `args` have no {session}, so each run is given the conversation's record"
 _ALWAYS: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
     {
         "native": {"image": "it reads text only", "mcp": "it has its own tools"},
@@ -30,7 +30,7 @@ _ALWAYS: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
             "deny": f"{_PRINTS} cannot ask",
             "cost": f"{_PRINTS} reports no cost",
             "plan": _NO_MODES,
-            "mcp": f"{_PRINTS} gets no server",
+            "mcp": f"{_PRINTS} gets no MCP server",
         },
     }
 )

@@ -39,13 +39,13 @@ PICTURE = "Look at the attached picture. Which colour is it? Answer with that on
 MCP = f"Call the tool {PUSH_TOOL} once, with why = TEST. Then answer READY."
 STEPS: Mapping[str, str] = MappingProxyType(
     {
-        "remember": "answer, and what it costs",
+        "remember": "answer, and report its cost",
         "write": "resume, and use a tool",
-        "deny": "take a no",
+        "deny": "accept a refusal",
         "plan": "change nothing in plan mode",
         "stop": "stop",
         "kill": "be killed",
-        "recall": "resume after that",
+        "recall": "resume after being killed",
         "image": "see a picture",
         "mcp": "use an MCP server",
     }
@@ -110,7 +110,7 @@ class Trial:
         self._put("answer", "yes", f"in {turn.took_s:.1f} s")
         usage = turn.finished.usage if turn.finished else None
         if usage is not None and usage.cost_usd is not None:
-            self._put("cost", "yes", f"${usage.cost_usd:.4f} for the first turn")
+            self._put("cost", "yes", f"${usage.cost_usd:.4f} for the first run")
         elif usage is not None and usage.input_tokens:
             text = f"it reports tokens ({usage.input_tokens} in, {usage.output_tokens} out), but no price"
             named = self.subject.kind in ("kimi", "native")
@@ -123,14 +123,14 @@ class Trial:
         turn = await self.trier.turn(WRITE, session=self.first)
         written = _content(self.trier.repo, "word.txt")
         if self.word in written or self.word in turn.text:
-            self._put("resume", "yes", "it knew what an earlier turn had said")
+            self._put("resume", "yes", "it knew what an earlier run had said")
         else:
             text = (
                 "its session was lost"
                 if turn.fresh
-                else _broken(turn, "it did not know what an earlier turn had said")
+                else _broken(turn, "it did not know what an earlier run had said")
             )
-            self._put("resume", "no", text, "Each message must say all that matters, or use another agent.")
+            self._put("resume", "no", text, "Repeat what matters in each message, or use another agent.")
         if written:
             self._put("tools", "yes", "it wrote a file")
         elif turn.tools:
@@ -194,7 +194,7 @@ class Trial:
         text = (
             "its session was lost"
             if turn.fresh
-            else _broken(turn, "it did not know what an earlier turn had said")
+            else _broken(turn, "it did not know what an earlier run had said")
         )
         self._put("resume-after-kill", "no", text, "After a crash, repeat what matters.")
 
@@ -224,7 +224,7 @@ class Trial:
 
     async def _mcp(self) -> None:
         if not server():
-            self._put("mcp", "not tried", "the server that we try needs Perl", "Install Perl.")
+            self._put("mcp", "not tried", "our test server needs Perl", "Install Perl.")
             return
         turn = await self.trier.turn(MCP)
         calls = [used for used in turn.tools if asks_to_push(used.name)]

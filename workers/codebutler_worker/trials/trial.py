@@ -25,7 +25,7 @@ def price_of(subjects: Sequence[Subject]) -> str:
         return "No agent is ready, so nothing was tried."
     numbers = ", ".join(f"{subject.name} {len(subject.turns)}" for subject in subjects)
     total = sum(len(subject.turns) for subject in subjects)
-    return f"About to run {total} short turns ({numbers}); each is a prompt of a line or two, at your model's price."
+    return f"About to start {total} short runs ({numbers}); each is a prompt of a line or two, at your model's price."
 
 
 async def try_agent(
@@ -47,7 +47,7 @@ async def try_agent(
         try:
             steps = subject.turns
             async for name in trial.run():
-                number = f"turn {steps.index(name) + 1} of {len(steps)}"
+                number = f"run {steps.index(name) + 1} of {len(steps)}"
                 yield CheckupLine(step=f"{subject.name}: {number}: {STEPS[name]}")
         finally:
             await roster.close()

@@ -51,7 +51,7 @@ LOGGED_CHARS = 500
 MISUNDERSTOOD = "!"
 """In a message's row, instead of an agent: a command that was not understood, so that an edit may correct it."""
 SAY_WHAT = "Say what I should do, or `!help`."
-OUR_ERROR = "❌ I could not handle that because of an internal error: see the log, then ask again."
+OUR_ERROR = "❌ I could not handle that because of an internal error: see CodeButler's log, then ask again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Worker:
             self._runtime.send(record)
         going_on = sum(record.decision == RESTARTED for record in interrupted)
         if going_on:
-            self._runtime.log("INF", f"going on after the restart: {count(going_on, 'run')}")
+            self._runtime.log("INF", f"resuming after the restart: {count(going_on, 'run')}")
         if asked := len(interrupted) - going_on:
             self._runtime.log("WRN", f"interrupted: {count(asked, 'run')}; each thread is asked")
         await self._deferred.restore()
@@ -174,7 +174,7 @@ class Worker:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one bad event must not stop those behind it
-            self._runtime.log("ERR", f"an event could not be taken: {error!r}")
+            self._runtime.log("ERR", f"could not take an event: {error!r}")
             await self._runtime.commit(partial(self._inbox.give_up, seq=seq, event=event))
             todo = Todo()
         reached("inbox.after")

@@ -7,7 +7,7 @@ import { words } from "./words.js";
 export function createChannel(api, model) {
   const name = Object.assign(tag("input", ""), { type: "text", maxLength: 80, required: true });
   const problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
-  const form = tag("form", "panel-body", field("Name", name, "Small letters, digits, - and _."), problem, tag("div", "row", Object.assign(button("Create", "primary"), { type: "submit" })));
+  const form = tag("form", "panel-body", field("Name", name, "Lower-case letters, digits, - and _."), problem, tag("div", "row", Object.assign(button("Create", "primary"), { type: "submit" })));
   const box = dialog("New channel", "panel", form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -55,7 +55,7 @@ export async function aboutChannel(api, model) {
   }
 
   function actions(now, members) {
-    if (now.is_archived) return [button("Bring it back", "", () => act("conversations.unarchive"))];
+    if (now.is_archived) return [button("Unarchive", "", () => act("conversations.unarchive"))];
     const bot = model.bot.user_id;
     const guest = members.includes(bot)
       ? button(`Remove ${model.bot.name}`, "danger", () => act("conversations.kick", { user: bot }))

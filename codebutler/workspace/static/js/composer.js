@@ -7,7 +7,7 @@ import { Recorder } from "./recorder.js";
 import { words } from "./words.js";
 
 const HINT = "Enter sends, Shift+Enter starts a new line";
-const EDIT_HINT = "Enter saves the change, Escape leaves it as it was";
+const EDIT_HINT = "Enter saves the change, Escape cancels";
 
 /** A phone's keyboard has no Shift+Enter: there Enter starts a new line and the button sends. */
 const isTouch = () => matchMedia("(pointer: coarse)").matches;

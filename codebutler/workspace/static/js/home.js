@@ -36,7 +36,7 @@ export class Home {
     if (key === this.shown) return;
     this.shown = key;
     if (this.form?.context.view_id !== home?.id) this.form = new Form({ view_id: home?.id });
-    const nothing = tag("p", "empty", `${this.model.bot.name} has put nothing here yet.`);
+    const nothing = tag("p", "empty", `${this.model.bot.name} has nothing to show here yet.`);
     this.root.replaceChildren(...(home ? this.blocks.nodes(home.blocks, this.form) : [nothing]));
     reachable(this.root);
   }

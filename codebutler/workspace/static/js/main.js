@@ -16,7 +16,7 @@ import { notice, words } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 
-const ANOTHER_KEY = "This address is of an earlier start. Open the one that CodeButler printed last: its key is new.";
+const ANOTHER_KEY = "This address is from an earlier start. Open the one that CodeButler printed last: it has a new key.";
 const CONNECTION = { up: "connected", lost: "connection lost, trying again…", refused: ANOTHER_KEY };
 
 function compose(api, model) {
@@ -92,7 +92,7 @@ async function main() {
   for (const place of document.querySelectorAll("[data-icon]")) place.append(icon(place.dataset.icon));
   try {
     const entered = await enter();
-    if (!entered) return explain("Open the address that CodeButler printed: it carries the key to this workspace.");
+    if (!entered) return explain("Open the address that CodeButler printed: it contains the key to this workspace.");
     return compose(...entered);
   } catch (error) {
     if (error.message === "HTTP 401") return explain(ANOTHER_KEY);

@@ -69,7 +69,7 @@ export class Modals {
       const { errors } = await this.api.page("submit", { view_id: view.id, values: this.#form(view).values });
       this.#mark(errors || {});
     } catch (error) {
-      this.problem.textContent = `${words(error)} What you have filled in is still here.`;
+      this.problem.textContent = `${words(error)} Your entries are still here.`;
     } finally {
       send.disabled = false;
     }

@@ -55,7 +55,7 @@ export class Outbox extends EventTarget {
     const here = this.waiting.filter(({ channel, thread }) => placeOf(channel, thread) === place);
     return here.map((message) => {
       const state = tag("small", "", message.refused ? `Not sent. ${message.refused}` : "Not sent yet: waiting for the workspace…");
-      const back = button("Take back", "link", () => this.#takeBack(message), `Take back: ${message.text.slice(0, 40)}`);
+      const back = button("Cancel", "link", () => this.#takeBack(message), `Cancel: ${message.text.slice(0, 40)}`);
       return tag("li", "", tag("span", "text", message.text), tag("span", "state", state, back));
     });
   }

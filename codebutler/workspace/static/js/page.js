@@ -146,7 +146,7 @@ export class Page {
   }
 
   async #remove({ channel, ts }, inThread) {
-    const text = "What it asks for is withdrawn if nobody works on it yet.";
+    const text = "If no agent has started on it, its task is cancelled.";
     if (!(await ask({ title: "Delete this message?", text, yes: "Delete", isDangerous: true }))) return;
     try {
       await this.api.call("chat.delete", { channel, ts });

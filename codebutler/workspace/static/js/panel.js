@@ -6,18 +6,18 @@ import { notice, words } from "./words.js";
 const REFRESH_MS = 1500;
 const ENDS = [
   ["drop", "Cut", "The connection breaks without a close frame."],
-  ["deafen", "Go deaf", "The connection lives on, but nothing arrives over it."],
+  ["deafen", "Go deaf", "The connection stays open, but nothing arrives over it."],
   ["refresh_requested", "Ask to reconnect", "As Slack does every few hours."],
   ["warning", "Warn", "Slack's warning ten seconds before that."],
-  ["too_many_websockets", "Too many", "As if ten others were connected."],
-  ["link_disabled", "Switch off", "Socket Mode is off for good: the app cannot come back."],
+  ["too_many_websockets", "Too many", "As if ten other programs were connected."],
+  ["link_disabled", "Switch off", "Socket Mode is turned off for good: the app cannot reconnect."],
 ];
 const KINDS = [
   ["rate_limit", "Rate limit (429)"],
   ["delay", "Late answer"],
   ["error", "Refused with an error"],
   ["status", "Server error (500)"],
-  ["reset", "Cut before it was done"],
+  ["reset", "Cut before it took effect"],
   ["lost", "Done, answer lost"],
   ["hang", "Done, never answered"],
 ];
@@ -42,11 +42,11 @@ export function openPanel(api) {
   };
   enforced.addEventListener("change", () => act("limits", { enforced: enforced.checked }));
   const box = dialog("Fault injection", "panel faults", tag("div", "panel-body",
-    tag("p", "note", "What can go wrong between an app and Slack: inject it, and see how the app copes. Your own messages are spared."),
+    tag("p", "note", "Inject faults between the app and Slack, and see how the app copes. Your own messages are not affected."),
     tag("h3", "", "The app's connection, now"), connection(act),
     tag("h3", "", "The app's next calls"), orders(act), pending,
-    tag("label", "check", enforced, tag("span", "", "Refuse what is over Slack's rate limits")),
-    tag("h3", "", "What happened so far"), figures));
+    tag("label", "check", enforced, tag("span", "", "Refuse calls above Slack's rate limits")),
+    tag("h3", "", "So far"), figures));
   const timer = setInterval(() => look().catch(told), REFRESH_MS);
   box.addEventListener("close", () => clearInterval(timer));
   look().catch(told);

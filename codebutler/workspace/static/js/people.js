@@ -10,7 +10,7 @@ export function choosePerson(api, model) {
   const problem = Object.assign(tag("p", "problem-line"), { role: "alert" });
   const others = [...model.users.values()].filter(({ id }) => id !== model.bot.user_id);
   const list = tag("ul", "choices", ...others.map((user) => tag("li", "", entry(user, model.me.id === user.id, () => become(user)))));
-  const box = dialog("Act as", "panel", tag("div", "panel-body", tag("p", "note", "Write as somebody else to see what the app does with people it does not know, and with other bots."), list, problem, ...newcomer()));
+  const box = dialog("Act as", "panel", tag("div", "panel-body", tag("p", "note", "Write as somebody else to see how the app treats people it does not know, and other bots."), list, problem, ...newcomer()));
 
   async function become(user) {
     try {

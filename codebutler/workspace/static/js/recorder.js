@@ -31,7 +31,7 @@ export class Recorder {
       this.#recording.start();
       this.#show(true);
     } catch {
-      this.failed("The microphone cannot be used: allow it for this page.");
+      this.failed("The page cannot use the microphone: allow it in your browser.");
     }
   }
 

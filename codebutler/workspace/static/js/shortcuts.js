@@ -4,13 +4,13 @@ import { dialog, tag } from "./dom.js";
 
 const HELP = [
   ["Ctrl K", "Jump to a channel or search messages"],
-  ["/", "Write in the channel, or begin a command"],
-  ["↑", "Change your last message (in an empty box)"],
-  ["Tab", "Take the first completion of /, !, @ or :"],
-  ["↑ ↓", "From message to message, once the messages have the focus"],
+  ["/", "Write in the channel, or start a command"],
+  ["↑", "Edit your last message (in an empty box)"],
+  ["Tab", "Accept the first completion of /, !, @ or :"],
+  ["↑ ↓", "Move between messages, once one has the focus"],
   ["T", "Reply in the thread of that message"],
   ["R", "React to it"],
-  ["E", "Change it, if it is yours"],
+  ["E", "Edit it, if it is yours"],
   ["Delete", "Delete it"],
   ["Enter", "Send"],
   ["Shift Enter", "A new line"],

@@ -61,7 +61,7 @@ export class Switcher {
       const { messages } = await this.api.call("search.messages", { query: text, count: 12 });
       if (text !== this.input.value.trim()) return;
       this.found.push(...messages.matches.map((match) => this.#match(match)));
-      this.state.textContent = messages.total ? `${messages.total} message${messages.total === 1 ? "" : "s"}` : `No message has “${text}” in it.`;
+      this.state.textContent = messages.total ? `${messages.total} message${messages.total === 1 ? "" : "s"}` : `No message contains “${text}”.`;
     } catch (error) {
       this.state.textContent = words(error);
     }

@@ -22,7 +22,7 @@ export class MessageTools {
       node.dataset.tool = name;
       row.append(node);
     }
-    const all = button(icon("more"), "all", () => this.#sheet(message, all, offered), "What to do with this message");
+    const all = button(icon("more"), "all", () => this.#sheet(message, all, offered), "Message actions");
     all.dataset.tool = "all";
     row.append(all);
     return row;
@@ -53,7 +53,7 @@ export class MessageTools {
       row.append(tag("span", "", label));
       return row;
     });
-    this.#menu(opener, "menu sheet", "What to do with this message", [tag("div", "quick", ...this.#reactions(message, QUICK)), ...rows]);
+    this.#menu(opener, "menu sheet", "Message actions", [tag("div", "quick", ...this.#reactions(message, QUICK)), ...rows]);
   }
 
   /** The app's shortcuts for messages. */

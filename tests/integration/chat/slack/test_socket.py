@@ -162,7 +162,7 @@ async def test_a_second_consumer_that_comes_later_is_told_by_the_first_and_forgo
         await last.hello(4)
         await bench.server.peer()
         assert bench.client.status.trouble == ""
-        assert "nobody else uses this app's token any more" in caplog.text
+        assert "no other process uses this app's token any more" in caplog.text
         assert bench.client.status.reconnects == 0
         # Told when it is found and when it has gone, so that what it took is looked for.
         assert [bool(status.trouble) for status in bench.states] == [False, True, False]

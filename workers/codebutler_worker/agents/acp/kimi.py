@@ -213,7 +213,7 @@ def judge(said: str) -> str:
     """
     if "no longer maintained" in said:
         raise AgentUnavailableError(
-            f"`kimi` is the retired kimi-cli, which does nothing any more: uninstall it, then run `{INSTALL}`"
+            f"`kimi` is the retired kimi-cli, which no longer works: uninstall it, then run `{INSTALL}`"
         )
     version = version_in(said)
     if re.search(r"\bkimi, version\b", said):

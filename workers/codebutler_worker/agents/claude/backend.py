@@ -234,7 +234,7 @@ async def ask_version(binary: Path, env: Mapping[str, str], repo: Path) -> Versi
 
 # Whether Claude Code could work now. Starts no turn.
 
-LOGIN = "not logged in: run `claude auth login` on this machine, or put ANTHROPIC_API_KEY into {env_file}"
+LOGIN = "not logged in: run `claude auth login` on this machine, or put ANTHROPIC_API_KEY in {env_file}"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 CREDENTIALS = ".claude/.credentials.json"
 KEYCHAIN = "Claude Code-credentials"

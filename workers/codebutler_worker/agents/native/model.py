@@ -216,9 +216,9 @@ def target(config: Config) -> Endpoint:
     key = native.api_key or (own.api_key if own else "")
     model = native.model or (config.kimi.model if own is config.kimi else "") or preset.model
     if not model:
-        raise AgentUnavailableError("the native agent has no model: set native.model")
+        raise AgentUnavailableError("the built-in agent has no model: set native.model")
     if preset.needs_key and not key:
         key_name = f"{native.preset if own else 'native'}.apiKey"
-        raise AgentUnavailableError(f"the native agent has no key: run `codebutler config set {key_name}`")
+        raise AgentUnavailableError(f"the built-in agent has no key: run `codebutler config set {key_name}`")
     context = native.context_tokens or preset.context
     return Endpoint(base_url, model, key, preset.replay_reasoning, preset.answer_tokens, context)

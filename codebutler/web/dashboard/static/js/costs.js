@@ -61,7 +61,7 @@ class Page {
     try {
       await this.show(query);
     } catch (error) {
-      $("told").textContent = error instanceof Refused ? error.message : "The supervisor does not answer: choose again when it runs.";
+      $("told").textContent = error instanceof Refused ? error.message : "The supervisor does not answer: try again when it is running.";
     }
   }
 }

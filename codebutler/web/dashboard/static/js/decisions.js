@@ -37,8 +37,8 @@ export function asked(turn, acts) {
 }
 
 function tooLong({ page, repo, text }) {
-  if (!page) return tag("p", "note", "Too long for this page: read and decide it in the chat.");
-  const way = Object.assign(tag("a", "", "Read and decide it"), { href: page, ariaLabel: `Read and decide it: ${repo}, ${text}` });
+  if (!page) return tag("p", "note", "Too long for this page: read it and decide in the chat.");
+  const way = Object.assign(tag("a", "", "Read it and decide"), { href: page, ariaLabel: `Read it and decide: ${repo}, ${text}` });
   return tag("p", "note", "Too long for this list. ", way);
 }
 

@@ -111,7 +111,7 @@ export function showJobs(jobs, acts) {
     const last = job.last_ok === null ? "" : job.last_ok ? "last run ok" : "last run failed";
     const under = tag("p", "under", tag("span", "", job.repo), tag("span", "", job.when));
     if (last) under.append(Object.assign(tag("span", job.last_ok ? "" : "bad", last), { title: when(job.last).toLocaleString?.() ?? "" }));
-    const next = job.state ? tag("span", "state", job.state) : job.next ? ago(job.next, "in {}") : tag("span", "", "when it happens");
+    const next = job.state ? tag("span", "state", job.state) : job.next ? ago(job.next, "in {}") : tag("span", "", "on its event");
     under.append(tag("span", "buttons", ...job.can.map((how) =>
       acts.button(DEEDS[how], "", `${job.repo}, ${job.title}`, () => ({ do: "job", repo: job.repo, name: job.name, how })))));
     return tag("li", "job", tag("p", "over", tag("strong", "name", job.title), next), under);
