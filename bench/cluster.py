@@ -1,4 +1,4 @@
-"""A gateway and hosts over NATS: how much time they add to a message, how soon a stand-by leads, and what many hosts
+"""A gateway and hosts over NATS: how much time they add to a message, how soon a standby leads, and what many hosts
 with many repositories need.
 
 Gateway and hosts run as they do in the product, with workers that store each event and start no agent: so what is left
@@ -55,7 +55,7 @@ async def _measured(place: Path, pace: Pace) -> list[Figure]:
         limit("added to an event's way, three NATS servers (median)", added_ms[3], 10),
         limit("added before the chat hears yes, three NATS servers (median)", accepted_ms[3], 10),
         limit("time per event at the gateway, three NATS servers", 1000 / per_s[3], 10),
-        limit("a gateway dies: until the stand-by accepts", over_s, 10, "s"),
+        limit("a gateway dies: until the standby accepts", over_s, 10, "s"),
         limit("messages lost or doubled by that", lost, 0, ""),
         *await growth(place / "growth", pace),
     ]
@@ -109,7 +109,7 @@ async def _throughput(place: Path, count: int, events: int) -> float:
 
 
 async def _takeover(place: Path) -> tuple[float, int]:
-    """Seconds from the death of the gateway that leads, with its disk, until the stand-by accepts; how many messages
+    """Seconds from the death of the gateway that leads, with its disk, until the standby accepts; how many messages
     were lost or doubled."""
     place.mkdir()
     each = 30

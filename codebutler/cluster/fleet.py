@@ -20,7 +20,7 @@ from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
 from codebutler.supervisor.workers import ClusterRow, GatewayRow, HostRow
 
 GONE_S = 4 * RENEW_S
-"""A stand-by that has been silent for this long has ended."""
+"""A standby that has been silent for this long has ended."""
 PROBLEM_CHARS = 1000
 
 
@@ -81,7 +81,7 @@ def _is_for_what_runs(entry: Entry) -> bool:
 
 
 class Fleet:
-    """Learns from beats and from stand-bys. ``machine``: the name of this machine."""
+    """Learns from beats and from standbys. ``machine``: the name of this machine."""
 
     def __init__(self, authority: Epochs, clock: Clock, machine: str) -> None:
         self.misfits: Mapping[str, str] = {}

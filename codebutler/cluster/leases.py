@@ -125,7 +125,7 @@ class Leadership:
         return revision
 
     async def release(self) -> None:
-        """Let a stand-by lead at once."""
+        """Let a standby lead at once."""
         if self.is_held:
             self._until_s = 0.0
             await self._bucket.delete(GATEWAY, self._revision)

@@ -99,7 +99,7 @@ async def _leading(
     while not asked.is_set():
         leadership = await own.run(Leadership.candidate(leasing, uuid4().hex, beginning.clock))
         told("On standby: another gateway is active, or none has answered yet.")
-        async with beside(_standing_by(bus, leadership), name="stand-by"):
+        async with beside(_standing_by(bus, leadership), name="standby"):
             await first_of(own.run(leadership.acquire()), asked.wait())
         if leadership.is_held:
             await _lead(bus, own, leadership, beginning, told)

@@ -1,13 +1,13 @@
-"""A gateway, a stand-by and a host, each a process with a home of its own, over a real NATS server.
+"""A gateway, a standby and a host, each a process with a home of its own, over a real NATS server.
 
 | case | what happens |
 |---|---|
 | K01 | a message is answered by the agent of another machine, which never had a token of the chat |
 | K02 | the host is killed with a message on its way: it is answered once the host is back, and once |
-| K03 | the gateway is killed: the stand-by leads, and what is said then is answered |
+| K03 | the gateway is killed: the standby leads, and what is said then is answered |
 | K04 | a second process of the same host waits, and the first one goes on |
 | K06 | a gateway that was stopped for a while wakes up fenced, stands by, and leads again later |
-| K07 | the gateway dies with its disk, the host is away: the stand-by has what was accepted, and fetches the rest |
+| K07 | the gateway dies with its disk, the host is away: the standby has what was accepted, and fetches the rest |
 | K10 | a host is stopped for so long that another process becomes it: it wakes up fenced, and ends |
 | K11 | the NATS servers come back with other keys: the gateway says so in one line, and ends |
 | K05 | `codebutler supervise` imports nothing of NATS |
@@ -176,7 +176,7 @@ async def test_k03_a_stand_by_takes_over(tmp_path: Path, git_repo: Path) -> None
     async with cluster(tmp_path, git_repo) as made:
         await made.up()
         await made.standby.start("gateway")
-        await made.standby.says("Standing by")
+        await made.standby.says("On standby")
         await made.answered()
         await made.gateway.end(signal.SIGKILL)
         await made.standby.says("slack connected")
@@ -192,7 +192,7 @@ async def test_k07_what_a_gateway_was_told_outlives_its_disk(
     async with cluster(tmp_path, git_repo) as made:
         await made.up()
         await made.standby.start("gateway")
-        await made.standby.says("Standing by")
+        await made.standby.says("On standby")
         await made.answered()
         await made.host.end(signal.SIGKILL)
         if not accepted:
@@ -214,12 +214,12 @@ async def test_k06_a_gateway_that_slept_leads_no_more(tmp_path: Path, git_repo: 
     async with cluster(tmp_path, git_repo) as made:
         await made.up()
         await made.standby.start("gateway")
-        await made.standby.says("Standing by")
+        await made.standby.says("On standby")
         assert made.gateway.process is not None
         made.gateway.process.send_signal(signal.SIGSTOP)
         await made.standby.says("slack connected")
         made.gateway.process.send_signal(signal.SIGCONT)
-        await made.gateway.says("No longer leading")
+        await made.gateway.says("No longer active")
         ts = await made.answered()
         assert len(made.listings(ts)) == 1
         assert await made.standby.end() == 0

@@ -97,7 +97,7 @@ async def test_k21_the_next_gateway_has_the_runs_of_before(tmp_path: Path, git_r
         await made.answered()
         (row,) = await known(made.gateway, 1)
         await made.standby.start("gateway")
-        await made.standby.says("Standing by")
+        await made.standby.says("On standby")
         assert await ledger(made.standby) == []
         await made.gateway.end(signal.SIGKILL)
         await made.standby.says("slack connected")

@@ -2,7 +2,7 @@
 
 | case | what happens |
 |---|---|
-| K12 | `!move tower` while the gateway is killed: the stand-by finishes it, and each message is answered once |
+| K12 | `!move tower` while the gateway is killed: the standby finishes it, and each message is answered once |
 | K13 | a host sleeps through `!move tower force`: the tower answers what waited, and the host wakes fenced |
 """
 
@@ -79,7 +79,7 @@ async def test_k12_a_move_outlives_its_gateway(tmp_path: Path, git_repo: Path) -
         first = await made.answered()
         await built.answer(channel, first, ON_LAPTOP)
         await made.standby.start("gateway")
-        await made.standby.says("Standing by")
+        await made.standby.says("On standby")
         listed = await built.say(channel, "!move")
         await built.answer(channel, listed, "tower: also has it")
         moving = await built.say(channel, "!move tower")

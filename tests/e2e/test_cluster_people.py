@@ -90,8 +90,8 @@ async def test_k08_jobs_of_a_host_run_once(tmp_path: Path, git_repo: Path) -> No
         await made.answered()
         built, channel = made.built, made.channel
         await made.standby.start("gateway")
-        await made.standby.says("Standing by")
-        with pytest.raises(AssertionError, match="this gateway is on stand-by"):
+        await made.standby.says("On standby")
+        with pytest.raises(AssertionError, match="this gateway is on standby"):
             await made.standby.run("cluster", "status")
         told = json.loads(await made.gateway.run("cluster", "status", "--json"))
         assert [each["leads"] for each in told["gateways"]] == [True, False]
@@ -143,7 +143,7 @@ async def test_k09_a_budget_over_all_hosts(tmp_path: Path, git_repo: Path) -> No
         await made.standby.start("gateway")
         await made.answered()
         await built.answer(tools, await built.say(tools, ASKED), LISTED)
-        await made.standby.says("Standing by")
+        await made.standby.says("On standby")
 
         async with bus(made.nats) as connected:
             bucket = await connected.bucket(NOTES_BUCKET)

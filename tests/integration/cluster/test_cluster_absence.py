@@ -105,7 +105,7 @@ async def test_the_next_gateway_settles_what_the_one_before_told(tmp_path: Path)
 
 
 async def test_a_message_that_waits_is_not_taken_for_one_that_was_worked_on(tmp_path: Path) -> None:
-    """A stand-by that has not seen it reads it from the history, with our mark."""
+    """A standby that has not seen it reads it from the history, with our mark."""
     async with nats_server(tmp_path) as server:
         async with gateway(server) as first, left(server, first):
             first.hosts.deliver(now(2, "one"))
