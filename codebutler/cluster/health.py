@@ -82,8 +82,8 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
         yield fail(
             AREA,
             server.name,
-            "stores nothing: its disk was full, or its nats.conf has no `jetstream`; see its log, make room, and "
-            "restart it",
+            "stores nothing, because its disk was full or its nats.conf lacks `jetstream`: see its log, free space, "
+            "and restart it",
         )
     elif not server.is_synced:
         yield fail(

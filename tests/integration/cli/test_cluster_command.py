@@ -68,7 +68,7 @@ async def test_a_machine_joins_with_one_line_and_is_removed_with_one(tmp_path: P
         token = next(each for each in said.splitlines() if each.startswith("cbj1."))
         assert len(token) < 4000  # a terminal's longest line is 4095 characters
         joined = await machines.run("laptop", "host", "join", typed=f"{token}\n")
-        assert "This machine is laptop now" in joined
+        assert "This machine is now the host laptop" in joined
         assert token not in joined
         written = json.loads(machines.read("laptop", "cluster.json"))
         assert written["name"] == "laptop"

@@ -181,7 +181,7 @@ async def test_a_repository_gets_a_group_of_its_own(connected: Desk, git_repo: P
     [
         (("--telegram", "-1009"), "cannot see the chat -1009: add it to the group"),
         (("--telegram", "shop"), "shop is not a Telegram chat"),
-        (("--telegram", str(GROUP), "--channel", "C0123456"), "--telegram excludes"),
+        (("--telegram", str(GROUP), "--channel", "C0123456"), "--telegram cannot be combined with"),
         ((), "pass --telegram CHAT"),
     ],
 )

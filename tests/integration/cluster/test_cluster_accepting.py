@@ -105,7 +105,7 @@ async def test_nats_that_does_not_answer_is_told_in_time_and_the_event_is_taken_
         news = asyncio.create_task(journal.news())
         await server.start()
         async with asyncio.timeout(DEADLINE_S):
-            assert "fetched" in await news
+            assert "fetching refused events" in await news
         assert journal.trouble == ""
         await taken(journal, said)
         assert await journal.append(said.event, said.request) is None

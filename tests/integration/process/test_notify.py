@@ -113,7 +113,7 @@ def test_a_signal_turns_a_restart_into_a_stop() -> None:
     assert (stopping.restarts, stopping.insisted.is_set()) == (False, False)
     stopping.ask()
     assert stopping.insisted.is_set()
-    with pytest.raises(CodeButlerError, match="stopping already"):
+    with pytest.raises(CodeButlerError, match="already stopping"):
         stopping.restart()
 
 

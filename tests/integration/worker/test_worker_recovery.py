@@ -261,7 +261,7 @@ async def test_an_answer_outlives_a_store_that_cannot_be_written_for_a_while(tmp
         blocker = sqlite3.connect(tmp_path / ".codebutler" / "store.db", isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
         run.does(Finished(True, "Worth keeping.", "done"))
-        await parent.until(lambda: [line for line in parent.logs("ERR") if "answer waits" in line])
+        await parent.until(lambda: [line for line in parent.logs("ERR") if "answer is waiting" in line])
         assert parent.posts == []
         blocker.execute("ROLLBACK")
         blocker.close()
