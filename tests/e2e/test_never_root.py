@@ -43,7 +43,7 @@ async def test_it_cannot_be_registered_and_doctor_says_so(tmp_path: Path, git_re
         give_away(git_repo, 0)
         to = ("--channel", built.channel_id("sample"))
         refused = await output_of(*command("add-repo", str(git_repo), *to), env=built.env, check=False)
-        assert "no agent is root" in refused
+        assert "agents do not run as root" in refused
         assert not (git_repo / ".codebutler").exists()
         give_away(git_repo)
         await built.add_repo(git_repo, "sample", agent=REHEARSAL)
