@@ -80,7 +80,7 @@ class Place:
                 found = terminal_sessions(self.home, self.repo)
                 if found and found[-1].asked:
                     return found[-1]
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # a file tells nobody
 
 
 @pytest.fixture

@@ -279,7 +279,7 @@ class Positions:
                 if found is not None and found[1] != self._revision:
                     self._revision = found[1]
                     return float(found[0])
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)  # NATS tells nobody
 
 
 async def filled(journal: GatewayJournal) -> list[Entry]:
