@@ -14,12 +14,11 @@ from bench.scene import BenchError
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership
-from codebutler.cluster.subjects import TAKEN_BUCKET
+from codebutler.cluster.membership import TAKEN_BUCKET
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.intake.journal import Journal
-from codebutler.platform.loop_thread import LoopThread
-from codebutler.platform.tasks import beside
+from codebutler.platform.tasks import LoopThread, beside
 from codebutler.supervisor.workers import Workers
 from tests.natsserver import NatsCluster, NatsServer, Servers, bus
 from tests.nodefaults import SettlingServices

@@ -16,8 +16,7 @@ from bench.gateways import DEADLINE_S, Leading, Way, each_says, gateway, servers
 from bench.scene import BenchError, Pace
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.leases import RENEW_S
-from codebutler.cluster.membership import ClusterMembership, token_of
-from codebutler.cluster.subjects import stream_in
+from codebutler.cluster.membership import ClusterMembership, stream_in, token_of
 from tests.natsserver import NatsServer, bus
 from tests.seam import Host, host, remote
 

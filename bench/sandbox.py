@@ -22,7 +22,7 @@ from codebutler_worker.egress.access import Egress
 from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from codebutler_worker.sandbox.common import Launch, SandboxPolicy
 from tests.ordinary import give_away
 
 PROGRAM = ("/bin/true",)

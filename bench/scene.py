@@ -23,8 +23,7 @@ import msgspec
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
 from codebutler.domain.errors import NotRunningError
-from codebutler.protocol.control import StatusReply, StatusRequest
-from codebutler.protocol.control_socket import ask
+from codebutler.protocol.control import StatusReply, StatusRequest, ask
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.ordinary import give_away, give_repository_away
 

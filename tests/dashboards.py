@@ -32,6 +32,7 @@ from codebutler.observe.ledger import Period
 from codebutler.observe.ring import LineFormatter, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import beside
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.conversations import (
     AskDiff,
     AskFound,
@@ -42,7 +43,6 @@ from codebutler.protocol.conversations import (
     ThreadTold,
     Told,
 )
-from codebutler.protocol.runs import LedgerRow
 from codebutler.schedule.jobs import Hook
 from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses

@@ -25,7 +25,7 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership, LeaseLostError
-from codebutler.cluster.subjects import TAKEN_BUCKET, stream_in
+from codebutler.cluster.membership import TAKEN_BUCKET, stream_in
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock

@@ -25,7 +25,7 @@ from codebutler.domain.model import Event, Operation, Quoted
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
-from codebutler.protocol.hosts import HostReport
+from codebutler.protocol.capabilities import HostReport
 from codebutler.protocol.messages import Audit, LogTag, ToParent, TotalUse, TurnEnded
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.lifecycle import Policy

@@ -23,8 +23,7 @@ from codebutler.cli.config_files import (
 from codebutler.cli.context import environment, home, in_force, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, say, warn
 from codebutler.cli.prompts import ask, prompter
-from codebutler.cluster.membership import is_host
-from codebutler.cluster.subjects import HOST_NAME
+from codebutler.cluster.membership import HOST_NAME, is_host
 from codebutler.config.channels import channel_in, served_chats
 from codebutler.config.chats import ChatName, chat_of
 from codebutler.config.git_repo import repo_root

@@ -53,7 +53,7 @@ def chat(
     """
     where, entry = home(), repository(repo)
     if sys.stdin.isatty():
-        from codebutler.cli.chatroom.at_terminal import converse
+        from codebutler.cli.chatroom.link import converse
 
         converse(where, entry.name, fresh=bool(fresh), past=past)
     else:

@@ -26,9 +26,8 @@ from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.config.load import check_layer, is_list
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.programs import agent_fault
-from codebutler.config.resolve import Resolved
+from codebutler.config.resolve import Resolved, is_secret, mask_value, masked
 from codebutler.config.schema import AgentName
-from codebutler.config.secrets import is_secret, mask_value, masked
 from codebutler.config.trust import HOME_ONLY
 from codebutler.domain.errors import ConfigError
 

@@ -81,8 +81,7 @@ def asked(request: ControlRequest, kind: type[T]) -> T:
 
 
 async def _talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None) -> Done:
-    from codebutler.protocol.control import Done, Failed
-    from codebutler.protocol.control_socket import ask
+    from codebutler.protocol.control import Done, Failed, ask
 
     async with aclosing(ask(home().socket, request)) as replies:
         async for reply in replies:

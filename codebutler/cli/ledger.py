@@ -20,9 +20,8 @@ from codebutler.config.registry import Registry, find
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.observe.hosted_runs import read_hosted
-from codebutler.observe.ledger import Period, day_of, period, read
-from codebutler.observe.sums import total, words
-from codebutler.protocol.runs import LedgerRow
+from codebutler.observe.ledger import Period, day_of, period, read, total, words
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler.text.amounts import amount, thousands
 
 DEFAULT = "30d"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
 import time
+import webbrowser
 from collections import deque
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, TextIO
@@ -16,11 +19,22 @@ from typing import Annotated, Any, Literal, TextIO
 import msgspec
 import typer
 
-from codebutler.cli.context import home, known_repositories
+from codebutler.cli.context import asked, home, known_repositories, talk
 from codebutler.cli.output import notice, print_json, print_table, say
+from codebutler.config.chats import SECTIONS
 from codebutler.config.registry import Registry, find
 from codebutler.domain.errors import CodeButlerError
 from codebutler.observe.chain import AuditHead, Break, verify
+from codebutler.protocol.control import (
+    DashboardReply,
+    DashboardRequest,
+    JobsReply,
+    JobsRequest,
+    StatusReply,
+    StatusRequest,
+)
+from codebutler.text.amounts import load, today
+from codebutler.text.markup import words
 
 POLL_INTERVAL_S = 0.25
 _LINE = re.compile(
@@ -196,3 +210,126 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         *(str(row.get(key, "")) for key in ("user", "kind", "decision")),
         text[:80],
     )
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
+) -> None:
+    """Show what the running supervisor is doing; exit code 1 if none is running."""
+    status = asked(StatusRequest(), StatusReply).status
+    typer.echo(json.dumps(status) if as_json else _text(status))
+
+
+def _text(status: dict[str, Any]) -> str:
+    supervisor = status["supervisor"]
+    unsettled, unsent = status["journal"]["pending"], status["outbox"]["pending"]
+    dashboard = status["dashboard"]["url"]
+    lines = [
+        f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}"
+        + _trouble(supervisor),
+        *(_chat(name, status[name]) for name in (each.key for each in SECTIONS) if name in status),
+        f"waiting     {unsettled} in the inbox, {unsent} in the outbox" + _trouble(status["journal"]),
+    ]
+    lines += [f"journal     {mended}"] if (mended := status["journal"].get("mended")) else []
+    lines += [f"dashboard   {dashboard} (`codebutler dashboard` opens it)"] if dashboard else []
+    width = max((len(repo["name"]) for repo in status["repos"]), default=0)
+    lines += [_repo(repo, width) for repo in status["repos"]]
+    if not status["repos"]:
+        lines.append("no repositories: add one with `codebutler add-repo`")
+    return "\n".join(lines)
+
+
+def _chat(name: str, chat: dict[str, Any]) -> str:
+    figures = "".join(f", {kind} {chat[kind]}" for kind in ("connections", "reconnects") if kind in chat)
+    return f"{name:<11} {chat['state']}{figures}{_trouble(chat)}"
+
+
+def _trouble(part: dict[str, Any]) -> str:
+    """Its problem; a supervisor of an earlier version does not report all of them."""
+    return f": {part['trouble']}" if part.get("trouble") else ""
+
+
+def _repo(repo: dict[str, Any], width: int) -> str:
+    worker, turns, channel = repo["worker"], repo["turns"], repo.get("channel") or repo["channel_id"]
+    memory = f", {worker['pss_bytes'] / 2**20:.0f} MB" if worker.get("pss_bytes") else ""
+    programs = f", programs {worker['programs']}" if worker.get("programs") else ""
+    untaken = f", {worker['undelivered']} undelivered" if worker.get("undelivered") else ""
+    wrong = "; ".join(repo[kind] for kind in ("problem", "doubt") if repo.get(kind))
+    note = f" ({wrong})" if wrong else ""
+    return (
+        f"{repo['name']:<{width}}  {channel}  {worker['state']}{memory}{programs}{untaken}; "
+        f"worker reports {load(**turns)}{_today(repo)}{note}"
+    )
+
+
+def _today(repo: dict[str, Any]) -> str:
+    """ "" from a supervisor of an earlier version."""
+    if "today" not in repo:
+        return ""
+    return f", today {today(repo['today'], {one['unit']: one['limit'] for one in repo['budget']})}"
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def dashboard(
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print its address and a one-time link as JSON.")
+    ] = False,
+) -> None:
+    """Open the dashboard in a browser. The link works once; the page then stays signed in."""
+    reply = asked(DashboardRequest(), DashboardReply)
+    if as_json:
+        print_json({"url": reply.url, "link": reply.link})
+        return
+    say(f"Dashboard: {reply.link}")
+    notice("This is a one-time link, valid for an hour; run this again for another.")
+    if browser:
+        webbrowser.open(reply.link)
+
+
+Action = Literal["list", "run", "pause", "resume"]
+
+
+def jobs(
+    action: Annotated[Action, typer.Argument(help="What to do; defaults to listing the jobs.")] = "list",
+    name: Annotated[str, typer.Argument(help="The job; REPO/NAME if several have that name.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what is scheduled; run, pause or resume a job."""
+    if action == "list":
+        _list(as_json=as_json)
+        return
+    if not name:
+        raise typer.BadParameter(f"name the job: `codebutler jobs {action} NAME`", param_hint="NAME")
+    done = talk(JobsRequest(action=action, name=name))
+    say(done.text)
+
+
+def _list(*, as_json: bool) -> None:
+    rows = asked(JobsRequest(), JobsReply).jobs
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        say(
+            "No jobs are scheduled: define them in .codebutler/jobs.yaml. `!jobs` in a channel lists its timers."
+        )
+    else:
+        print_table(("JOB", "CRON", "NEXT", "LAST", "STATE"), [_status_cells(row) for row in rows])
+
+
+def _status_cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    last = {True: " ok", False: " failed"}.get(row["last_ok"], "") if row["last"] else ""
+    state = (
+        "running" if row["running"] else (row["paused"] and f"paused: {words(row['paused'])}") or "waiting"
+    )
+    name = f"{row['repo']}/{row['name']}"
+    return name, row["cron"], _local(row["next"]), f"{_local(row['last'])}{last}", state
+
+
+def _local(moment: str | None) -> str:
+    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if moment else "-"

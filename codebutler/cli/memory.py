@@ -96,7 +96,7 @@ def _entries(file: MemoryFile) -> list[MemoryEntry]:
     facts = facts_of(file.read())
     try:
         # By name: the parent's packages do not import the worker's.
-        recalled = importlib.import_module("codebutler_worker.memory.recalled").recall(file.repo)
+        recalled = importlib.import_module("codebutler_worker.memory.learning").recall(file.repo)
     except CodeButlerError as error:
         notice(f"cannot tell where facts come from: {error}")
         return [MemoryEntry(fact) for fact in facts]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def serve_repositories() -> None:
     """Serve all registered repositories until SIGTERM or SIGINT; a second signal ends it immediately."""
-    from codebutler.platform.reexec import Reexec
+    from codebutler.platform.processes import Reexec
 
     reexec = Reexec()
     from codebutler.parent.bootstrap import supervise

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from codebutler.cluster.authority import ClusterAuthority
-from codebutler.cluster.claims import REMOVED, said_in
+from codebutler.cluster.authority import REMOVED, ClusterAuthority, said_in
 from codebutler.cluster.connection import ANSWER_S, connected_client
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.domain.clock import Clock

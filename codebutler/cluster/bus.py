@@ -24,14 +24,19 @@ from nats.errors import NoRespondersError
 from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
-from codebutler.cluster.buckets import BusError, KeyBucket, cancellable
-from codebutler.cluster.connection import ANSWER_S, LONGEST_RETRY_S, Rejections, connected_client
+from codebutler.cluster.buckets import BusError, JetStreams, KeyBucket, cancellable
+from codebutler.cluster.connection import (
+    ANSWER_S,
+    LONGEST_RETRY_S,
+    PART_BYTES,
+    BodyParts,
+    Rejections,
+    connected_client,
+    pieces_of,
+)
 from codebutler.cluster.floods import LEFT_OUT_S, Floods
-from codebutler.cluster.membership import ClusterMembership
-from codebutler.cluster.parts import PART_BYTES, BodyParts, pieces_of
+from codebutler.cluster.membership import ClusterMembership, answers_of
 from codebutler.cluster.server import objection
-from codebutler.cluster.streams import JetStreams
-from codebutler.cluster.subjects import answers_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
 from codebutler.platform.tasks import beside, wait_for

@@ -11,6 +11,7 @@ from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import IN_FLIGHT, Bus, Delivered
 from codebutler.cluster.floods import Seldom
 from codebutler.cluster.leases import Epochs
+from codebutler.cluster.membership import GATEWAY, answers_to, calls_of, stream_out
 from codebutler.cluster.messages import (
     Call,
     CallAnswer,
@@ -22,7 +23,6 @@ from codebutler.cluster.messages import (
     SendCall,
     encode,
 )
-from codebutler.cluster.subjects import GATEWAY, answers_to, calls_of, stream_out
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButlerError, ProtocolError
 from codebutler.domain.refs import MessageRef

@@ -18,6 +18,18 @@ from codebutler.cluster.calls import HostCalls
 from codebutler.cluster.fleet import Fleet, HostedRepo
 from codebutler.cluster.floods import Floods, Seldom
 from codebutler.cluster.leases import Epochs
+from codebutler.cluster.membership import (
+    ANSWERS,
+    REMOVALS,
+    STAND_BY,
+    answers_to,
+    consumer_of,
+    events_to,
+    news_of,
+    orders_to,
+    questions_of,
+    stream_in,
+)
 from codebutler.cluster.messages import (
     DROPPED,
     AskOrder,
@@ -34,21 +46,8 @@ from codebutler.cluster.messages import (
     WorkerOrder,
     encode,
 )
-from codebutler.cluster.moving import HostMoves
+from codebutler.cluster.moving import HostMoves, Removals
 from codebutler.cluster.questions import HostQuestions
-from codebutler.cluster.removal import Removals
-from codebutler.cluster.subjects import (
-    ANSWERS,
-    REMOVALS,
-    STAND_BY,
-    answers_to,
-    consumer_of,
-    events_to,
-    news_of,
-    orders_to,
-    questions_of,
-    stream_in,
-)
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock

@@ -12,6 +12,7 @@ from uuid import uuid4
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus, Delivered
 from codebutler.cluster.leases import HOST_TTL_S, LeaseLostError
+from codebutler.cluster.membership import ANSWERS, consumer_of, orders_to, questions_of, stream_in
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
     DROPPED,
@@ -33,7 +34,6 @@ from codebutler.cluster.messages import (
     encode,
 )
 from codebutler.cluster.services import HostServices, Standing
-from codebutler.cluster.subjects import ANSWERS, consumer_of, orders_to, questions_of, stream_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError

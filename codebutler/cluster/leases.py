@@ -12,7 +12,7 @@ from itertools import count
 
 from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.subjects import GATEWAY, HOSTS_BUCKET, LEADER_BUCKET
+from codebutler.cluster.membership import GATEWAY, HOSTS_BUCKET, LEADER_BUCKET
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 

@@ -18,11 +18,10 @@ from codebutler.domain.errors import ProtocolError
 from codebutler.domain.model import Event, File, Operation, Quoted, Request
 from codebutler.domain.refs import NOWHERE, MessageRef, PersonRef
 from codebutler.domain.version import VERSION
+from codebutler.protocol.capabilities import HostReport
 from codebutler.protocol.conversations import Question as WorkerQuestion
-from codebutler.protocol.conversations import Told
-from codebutler.protocol.hosts import HostReport
+from codebutler.protocol.conversations import Told, Traced
 from codebutler.protocol.messages import ID, TotalUse, TurnEnded
-from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News as Reported
 from codebutler.supervisor.supervisor import RepoRow
 

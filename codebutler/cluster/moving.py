@@ -3,23 +3,45 @@ gets the events that it had not taken."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
 
-from codebutler.cluster.buckets import BusError
+from codebutler.cluster.buckets import OURS, BusError
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.connection import connected_client
 from codebutler.cluster.fleet import Fleet, HostedRepo
 from codebutler.cluster.host import BEAT_S
 from codebutler.cluster.leases import LOOK_S, Epochs
-from codebutler.cluster.messages import ClusterCodec, EventForHost, ToHost, encode
+from codebutler.cluster.membership import (
+    GATEWAY,
+    LEADER_BUCKET,
+    REMOVALS,
+    ClusterMembership,
+    calls_of,
+    consumer_of,
+    events_to,
+    questions_of,
+    stream_in,
+    stream_out,
+)
+from codebutler.cluster.messages import ClusterCodec, EventForHost, HostRemoved, ToHost, encode
 from codebutler.cluster.questions import digest_of
-from codebutler.cluster.subjects import calls_of, consumer_of, events_to, stream_in, stream_out
+from codebutler.cluster.readings import read_streams
 from codebutler.config.channels import assigned
+from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ProtocolError, RegistryError
+from codebutler.domain.errors import CodeButlerError, ProtocolError, RegistryError
 from codebutler.domain.model import MessagePosted
+from codebutler.supervisor.port import Services
 from codebutler.supervisor.workers import Mover
 
 WORKERS_BEAT_S = 5.0
@@ -143,3 +165,158 @@ class HostMoves:
             asked = replace(event.event, handled="maybe", late=True, stale=True)
             event = replace(event, event=asked)
         return replace(event, host=remote.host)
+
+
+async def emptied(bus: Bus, host: str) -> HostRemoved:
+    """Count the messages in its streams, and delete them. Its credential must be revoked already. Raises BusError."""
+    events = events_to(host, "")
+    subjects = await bus.counts(stream_in(host), f"{events}>")
+    calls = await bus.counts(stream_out(host), ">")
+    for stream in (stream_in(host), stream_out(host)):
+        await bus.purge(stream)
+    waited = {subject.removeprefix(events).replace("=", "."): count for subject, count in subjects.items()}
+    return HostRemoved(epoch=0, host=host, waited=waited, calls=sum(calls.values()))
+
+
+async def announced(bus: Bus, removed: HostRemoved) -> bool:
+    """Have the gateway that leads tell the channels. False if none does."""
+    try:
+        await bus.ask(REMOVALS, encode(removed))
+    except BusError:
+        return False
+    return True
+
+
+class Removals:
+    """At the gateway: tells the channels of a removed host's repositories, which ``repos`` finds."""
+
+    def __init__(
+        self, authority: Epochs, services: Services, repos: Callable[[str], tuple[RepoSettings, ...]]
+    ) -> None:
+        self._authority = authority
+        self._services = services
+        self._repos = repos
+        self._codec: ClusterCodec[HostRemoved] = ClusterCodec(HostRemoved)
+
+    async def told(self, _subject: str, body: bytes) -> bytes | None:
+        """Handle the message of a command on this machine: no host can send one here."""
+        if not self._authority.is_held:
+            return None
+        try:
+            removed = self._codec.decode(body)
+        except ProtocolError as error:
+            log.warning("%s", error)
+            return None
+        log.info("%s was removed from the cluster", removed.host)
+        self._authority.hosts.left(removed.host)
+        for repo in self._repos(removed.host):
+            try:
+                await self._services.quarantined(repo, _notice(removed, repo.name))
+            except CodeButlerError as error:
+                log.warning("could not post in %s that its host was removed: %s", repo.name, error)
+        return body
+
+
+def _notice(removed: HostRemoved, repo: str) -> str:
+    count = removed.waited.get(repo, 0)
+    gone = f"its host {removed.host} was removed from the cluster."
+    if not count:
+        return gone
+    waited = "One message waited for it and is" if count == 1 else f"{count} messages waited for it and are"
+    return f"{gone} {waited} dropped: once the repository is on another host, send again what you still need."
+
+
+CHUNK_BYTES = 128 * 2**10
+LISTEN_S = 2 * BEAT_S
+PATIENCE_S = 30.0
+TRIES = 3
+
+
+async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -> dict[str, int]:
+    """Copy all streams; returns the number of messages by stream. Nothing may use either set of servers. Raises
+    CodeButlerError."""
+    try:
+        async with (
+            connected_client(old, clock, PATIENCE_S) as (source, _),
+            connected_client(new, clock, PATIENCE_S) as (target, _),
+        ):
+            await _refuse_used(source)
+            if there := await _names(target):
+                raise CodeButlerError(
+                    f"nothing was copied: the new servers already have streams ({', '.join(there)})"
+                )
+            return {name: await _copied(source, target, name, new.copies) for name in await _names(source)}
+    except (NatsError, OSError) as error:
+        raise CodeButlerError(f"NATS: {error or type(error).__name__}") from error
+
+
+async def _names(client: Client) -> list[str]:
+    return sorted(each.name for each in await read_streams(client) if each.name.startswith(OURS))
+
+
+async def _refuse_used(source: Client) -> None:
+    """Raises CodeButlerError if the old servers are in use: messages sent to them from now on would be lost."""
+    heard: set[str] = set()
+    subscription = await source.subscribe(questions_of("*"))
+    try:
+        async with asyncio.timeout(LISTEN_S):
+            while True:
+                heard.add((await subscription.next_msg(LISTEN_S)).subject.rpartition(".")[2])
+    except TimeoutError:
+        await subscription.unsubscribe()
+    if heard:
+        raise CodeButlerError(f"stop `codebutler host` on {', '.join(sorted(heard))} first")
+    asked = json.dumps({"last_by_subj": f"$KV.{LEADER_BUCKET}.{GATEWAY}"}).encode()
+    found = await _asked(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", asked)
+    if "message" in found and b"KV-Operation" not in b64decode(
+        found["message"].get("hdrs", "")
+    ):  # the gateway has not released its lease
+        raise CodeButlerError(
+            "a gateway is active, or has just stopped: stop `codebutler gateway`, and run this again"
+        )
+
+
+async def _copied(source: Client, target: Client, name: str, replicas: int) -> int:
+    """Copy a stream; retried, since servers that are busy or choosing a leader abandon a copy."""
+    for left in reversed(range(TRIES)):
+        chunks = await source.subscribe(source.new_inbox())
+        try:
+            return await _copy(source, target, name, replicas, chunks)
+        except (NatsError, CodeButlerError) as error:
+            log.warning("%s is not copied yet: %s", name, error or type(error).__name__)
+            await _asked(target, f"$JS.API.STREAM.DELETE.{name}", b"")  # remove an incomplete copy
+            if not left:
+                raise
+        finally:
+            await chunks.unsubscribe()
+    raise AssertionError("the last failure was raised")
+
+
+async def _copy(source: Client, target: Client, name: str, replicas: int, chunks: Subscription) -> int:
+    wanted = {"deliver_subject": chunks.subject, "no_consumers": False, "chunk_size": CHUNK_BYTES}
+    taken = await _done(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
+    # On all its servers from the start: if it is moved later, its consumers stay behind.
+    config = taken["config"] | {"num_replicas": replicas}
+    stream = json.dumps({"config": config, "state": taken["state"]}).encode()
+    place = (await _done(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
+    while (chunk := await chunks.next_msg(PATIENCE_S)).data:
+        if said := (await target.request(place, chunk.data, timeout=PATIENCE_S)).data:
+            raise CodeButlerError(f"{name} cannot be restored: {said.decode(errors='replace')}")
+        if chunk.reply:  # the server waits for this flow control answer
+            await source.publish(chunk.reply, b"")
+    count: int = (await _done(target, place, b""))["state"]["messages"]
+    if count != (total := taken["state"]["messages"]):
+        raise CodeButlerError(f"{name} was not restored completely: {count} of {total} messages")
+    return count
+
+
+async def _done(client: Client, subject: str, body: bytes) -> dict[str, Any]:
+    answer = await _asked(client, subject, body)
+    if "error" in answer:
+        raise CodeButlerError(f"{subject}: {answer['error'].get('description', answer['error'])}")
+    return answer
+
+
+async def _asked(client: Client, subject: str, body: bytes) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((await client.request(subject, body, timeout=PATIENCE_S)).data)
+    return answer

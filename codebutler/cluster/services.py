@@ -12,6 +12,7 @@ from uuid import uuid4
 from codebutler.chat.port import Download, Take
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.membership import calls_of, news_of, questions_of
 from codebutler.cluster.messages import (
     Call,
     CallAnswer,
@@ -30,15 +31,14 @@ from codebutler.cluster.messages import (
     ThreadSaid,
     encode,
 )
-from codebutler.cluster.subjects import calls_of, news_of, questions_of
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, FrameTooLargeError
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.tasks import Tasks
-from codebutler.protocol.hosts import HostReport
+from codebutler.protocol.capabilities import HostReport
+from codebutler.protocol.conversations import Traced
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TotalUse, TurnEnded
-from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News as Reported
 
 WAITS = 10

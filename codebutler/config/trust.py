@@ -5,13 +5,229 @@ The list names the harmless ones, so that a key added later is guarded until som
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
-from codebutler.config.chats import SECTIONS
-from codebutler.config.merge import Layer, MergedLayers, at, leaves, put
-from codebutler.config.stricter import stricter
+from codebutler.config.chats import PEOPLE, SECTIONS
+from codebutler.config.merge import JsonObject, Layer, MergedLayers, at, leaves, put
+
+Path = tuple[str, ...]
+Choose = Callable[[Any, Any], Any]
+"""A value no looser than the trusted and the claimed one; the trusted one if they are equal."""
+
+MODES = ("plan", "ask", "acceptEdits", "bypassPermissions")
+USUAL = MappingProxyType({"memoryMb": (512, 4096), "processes": (128, 512), "cpus": (1, 0)})
+"""The default of a missing limit: the smallest of any sandbox, and the largest (0 = none)."""
+NOBODY: JsonObject = {"channels": [], "users": [], "allowedPrefixes": []}
+NOTHING = r"[^\s\S]"
+RULES_AT_MOST = 1000
+PATTERNS_AT_MOST = 50
+PATTERN_CHARS = 200
+_ENTRY = re.compile(r"(?P<wild>\*\.)?(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>\d+))?")
+_WEB = ("80", "443")
+"""The ports of an entry without one."""
+
+
+def stricter(trusted: JsonObject, claimed: JsonObject) -> JsonObject:
+    """``trusted``, a whole configuration as JSON, with the stricter values of ``claimed``, another one."""
+    result = copy.deepcopy(trusted)
+    for path, choose in _ORDERS.items():
+        put(result, path, choose(at(trusted, path), at(claimed, path)))
+    put(result, ("sandbox", "hosts"), _hosts(result, trusted, claimed))
+    put(result, ("native", "allowedPrograms"), _programs(trusted["native"], claimed["native"]))
+    return result
+
+
+def _word(*strictest_first: str) -> Choose:
+    return lambda ours, theirs: min(ours, theirs, key=strictest_first.index)
+
+
+def _mode(ours: str, theirs: str) -> str:
+    """One sandbox is as good as another; only none is worse."""
+    return theirs if ours == "none" else ours
+
+
+def _least(ours: float | None, theirs: float | None) -> float | None:
+    """None = no limit."""
+    return ours if theirs is None or (ours is not None and ours <= theirs) else theirs
+
+
+def _least_but_0(ours: float, theirs: float) -> float:
+    """0 = no limit."""
+    return ours if theirs == 0 or 0 < ours <= theirs else theirs
+
+
+def _limit(name: str) -> Choose:
+    smallest, largest = USUAL[name]
+
+    def choose(ours: float | None, theirs: float | None) -> float | None:
+        if ours is not None and theirs is not None:
+            return _least_but_0(ours, theirs)
+        given = theirs if ours is None else ours
+        if given is None or (largest and given and given >= largest) or given == 0:
+            return None
+        return min(given, smallest)
+
+    return choose
+
+
+def _both(ours: bool, theirs: bool) -> bool:
+    return ours and theirs
+
+
+def _either(ours: bool, theirs: bool) -> bool:
+    return ours or theirs
+
+
+def _common(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    return [each for each in ours if each in theirs]
+
+
+def _all_of(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    return [*ours, *(each for each in theirs if each not in ours)]
+
+
+def _largest(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, int]:
+    return {each: max(ours.get(each, 1), theirs.get(each, 1)) for each in (*ours, *theirs)}
+
+
+def _blocked(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    return _all_of(ours, [each for each in theirs if is_plain(each)][:PATTERNS_AT_MOST])
+
+
+def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    if not theirs:
+        return list(ours)
+    plain = [each for each in theirs if is_plain(each)][:PATTERNS_AT_MOST]
+    return (_common(ours, theirs) if ours else plain) or [NOTHING]
+
+
+def is_plain(pattern: str) -> bool:
+    """Whether an untrusted regular expression is cheap to match: in RE2 the time grows with its length, which
+    counted repetitions multiply."""
+    return "{" not in pattern and len(pattern) <= PATTERN_CHARS
+
+
+def _rules(ours: Sequence[JsonObject], theirs: Sequence[JsonObject]) -> list[JsonObject]:
+    """Rules that allow only what both allow; no rules = everybody may do everything."""
+    if not ours or not theirs or ours == theirs:
+        return [*(ours or theirs)]
+    if len(ours) * len(theirs) > RULES_AT_MOST:
+        return [NOBODY]
+    met = [_rule(one, other) for one, other in product(ours, theirs)]
+    kept = [
+        rule
+        for number, rule in enumerate(met)
+        if rule["channels"] and rule["users"] and rule not in met[:number]
+    ]
+    return kept or [NOBODY]
+
+
+def _rule(one: JsonObject, other: JsonObject) -> JsonObject:
+    users = other["users"] if "*" in one["users"] else one["users"]
+    if "*" not in one["users"] and "*" not in other["users"]:
+        users = _common(one["users"], other["users"])
+    return {
+        "channels": _common(one["channels"], other["channels"]),
+        "users": users,
+        "allowedPrefixes": _common(one["allowedPrefixes"], other["allowedPrefixes"]),
+    }
+
+
+def _hosts(result: JsonObject, trusted: JsonObject, claimed: JsonObject) -> list[str]:
+    """One list applies to agents and commands: it does not count in a configuration that uses it for neither."""
+    sandbox = result["sandbox"]
+    lists = [
+        each["sandbox"]["hosts"]
+        for each in (trusted, claimed)
+        if (sandbox["network"] != "open" and each["sandbox"]["network"] != "open")
+        or (sandbox["commandNetwork"] in ("hosts", "auto") and each["sandbox"]["commandNetwork"] != "open")
+    ]
+    if len(lists) == 2:
+        return narrower(*lists)
+    return list(lists[0] if lists else trusted["sandbox"]["hosts"])
+
+
+def _programs(ours: JsonObject, theirs: JsonObject) -> list[str]:
+    """The list limits a native agent's programs only if it is strict."""
+    if ours["strict"] and theirs["strict"]:
+        return _common(ours["allowedPrograms"], theirs["allowedPrograms"])
+    return list((theirs if theirs["strict"] else ours)["allowedPrograms"])
+
+
+_ORDERS: Mapping[Path, Choose] = MappingProxyType(
+    {
+        **{each.path(PEOPLE): _common for each in SECTIONS},
+        ("agent", "queuePerUser"): _least_but_0,
+        **{(agent, "permissionMode"): _word(*MODES) for agent in ("claude", "kimi", "native")},
+        ("claude", "projectSettings"): _both,
+        ("native", "web"): _both,
+        ("native", "strict"): _either,
+        ("native", "maxUsd"): _least,
+        ("native", "maxTokens"): _least,
+        ("sandbox", "mode"): _mode,
+        ("sandbox", "network"): _word("hosts", "auto", "open"),
+        ("sandbox", "commandNetwork"): _word("none", "hosts", "auto", "open"),
+        ("sandbox", "readable"): _common,
+        **{("sandbox", name): _limit(name) for name in USUAL},
+        ("sandbox", "fileSizeGb"): _least_but_0,
+        ("authorization", "rules"): _rules,
+        ("authorization", "mayLoosen"): _common,
+        ("authorization", "blocklist"): _blocked,
+        ("authorization", "allowlist"): _allowed,
+        ("approvals", "quorum"): _largest,
+        ("approvals", "requesterVotes"): _both,
+        ("git", "protected"): _all_of,
+        ("git", "localRemotes"): _common,
+        ("memory", "review"): _word("off", "ask", "auto"),
+        ("skills", "disabled"): _all_of,
+        **{
+            ("budget", whose, limit): _least
+            for whose in ("repo", "user", "thread", "job")
+            for limit in ("usdPerDay", "tokensPerDay", "turnsPerDay", "minutesPerDay")
+        },
+    }
+)
+
+
+def narrower(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    """Entries for the hosts and ports that both lists name, each once."""
+    if ours == theirs:
+        return [*ours]
+    met = [found for one in ours for other in theirs if (found := _shared(one, other))]
+    return list(dict.fromkeys(met))
+
+
+def _shared(one: str, other: str) -> str:
+    """The entry for what both match; "" for nothing."""
+    first, second = _ENTRY.fullmatch(one.lower()), _ENTRY.fullmatch(other.lower())
+    if first is None or second is None:
+        return ""
+    name = _name(first, second)
+    port = _port(first["port"], second["port"])
+    return "" if name is None or port is None else f"{name}{port}"
+
+
+def _name(one: re.Match[str], other: re.Match[str]) -> str | None:
+    first, second = one["host"], other["host"]
+    if one["wild"] and (f".{second}".endswith(f".{first}")) and (other["wild"] or first != second):
+        return f"{other['wild'] or ''}{second}"
+    if other["wild"] and (f".{first}".endswith(f".{second}")) and (one["wild"] or first != second):
+        return f"{one['wild'] or ''}{first}"
+    return first if first == second and not one["wild"] and not other["wild"] else None
+
+
+def _port(one: str | None, other: str | None) -> str | None:
+    first = (str(int(one)),) if one else _WEB
+    second = (str(int(other)),) if other else _WEB
+    common = [port for port in first if port in second]
+    return None if not common else "" if len(common) == 2 else f":{common[0]}"
+
 
 HARMLESS = frozenset(
     {

@@ -127,7 +127,7 @@ ALL = (
         "the built-in agent works on it in many steps, and shows its plan.",
         prefix="agent",
         chooses=True,
-        handler="choosing.agent",
+        handler="picking.agent",
         shown=True,
     ),
     Word(
@@ -136,7 +136,7 @@ ALL = (
         "[NAME]",
         r"|\S+",
         "For the agent that answers here. Without NAME, shows the model; `default` goes back to the configured one.",
-        handler="choosing.model",
+        handler="picking.model",
     ),
     Word(
         "mode",
@@ -146,7 +146,7 @@ ALL = (
         "`plan` changes nothing before you approve a plan, `ask` asks before each change, `edit` may edit files, "
         "`full` asks nothing. A mode that needs fewer approvals than the configured one requires "
         "`authorization.mayLoosen`.",
-        handler="choosing.mode",
+        handler="picking.mode",
     ),
     Word(
         "claude", "ask Claude Code", "TASK", ".+", "The same as `claude: TASK`.", prefix="claude", shown=True

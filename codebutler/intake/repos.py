@@ -11,9 +11,14 @@ from codebutler.config.chats import ChatName, chat_of
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.config.resolve import env_file_values, resolve_global, resolve_repo
+from codebutler.config.resolve import (
+    SECRET_AGENT_VARIABLES,
+    env_file_values,
+    resolve_global,
+    resolve_repo,
+    secrets_of,
+)
 from codebutler.config.schema import Config, RepoSettings
-from codebutler.config.secrets import SECRET_AGENT_VARIABLES, secrets_of
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef, PersonRef
 

@@ -21,7 +21,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.observe.ledger import Period, as_moment
 from codebutler.platform import sqlitefile
 from codebutler.platform.sqlitefile import Shape, StoredContents, open_at_head
-from codebutler.protocol.runs import LedgerRow
+from codebutler.protocol.capabilities import LedgerRow
 
 MAX_ROW_BYTES = 16 * 2**10
 MOST_ROWS = 200_000

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Event, MessagePosted, TurnOutcome
 from codebutler.domain.refs import ConversationRef, MessageRef
-from codebutler.platform.bounded import BoundedDict
-from codebutler.protocol.spans import Traced, WorkSpan
+from codebutler.platform.tasks import BoundedDict
+from codebutler.protocol.conversations import Traced, WorkSpan
 
 MOST_OPEN = 1000
 """How many messages without an outcome are remembered; the first span of older ones is missing."""

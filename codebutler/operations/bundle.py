@@ -26,9 +26,8 @@ import msgspec
 
 from codebutler.config.merge import leaves
 from codebutler.config.paths import Home, RepoPaths
-from codebutler.config.resolve import resolve_global
+from codebutler.config.resolve import MASK, is_secret, resolve_global
 from codebutler.config.schema import Config
-from codebutler.config.secrets import MASK, is_secret
 from codebutler.config.section import Section
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.version import VERSION

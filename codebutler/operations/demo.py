@@ -23,8 +23,7 @@ from codebutler.domain.commands import SLASH
 from codebutler.domain.errors import CodeButlerError
 from codebutler.parent.bootstrap import supervise
 from codebutler.platform.signals import Stopping
-from codebutler.protocol.control import DashboardReply, DashboardRequest
-from codebutler.protocol.control_socket import ask
+from codebutler.protocol.control import DashboardReply, DashboardRequest, ask
 from codebutler.workspace.manifest import AppCommand, Offers, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 

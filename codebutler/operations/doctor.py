@@ -22,9 +22,9 @@ from codebutler.chat.platforms import platform
 from codebutler.config.channels import served_chats, without_chats, without_tokens
 from codebutler.config.chats import SECTIONS, NewReposSection
 from codebutler.config.paths import Home
+from codebutler.config.programs import login_shell, noted, search_path
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings
-from codebutler.config.search_path import login_shell, noted, search_path
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError, NotRunningError
 from codebutler.domain.refs import NO_CHANNEL
@@ -36,8 +36,7 @@ from codebutler.parent.making import root_of
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.system import OperatingSystem, this_system
 from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
-from codebutler.protocol.control import StatusReply, StatusRequest
-from codebutler.protocol.control_socket import ask
+from codebutler.protocol.control import StatusReply, StatusRequest, ask
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.cluster.certificates import Certificate, CertificateMaker
 from codebutler.cluster.membership import is_loopback
 from codebutler.cluster.server import (
     CA,
     CERTIFICATE,
     CERTIFICATE_KEY,
     CLIENT_CA,
+    Certificate,
+    CertificateMaker,
     NatsNode,
     Trust,
     routes_config,

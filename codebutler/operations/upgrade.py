@@ -24,8 +24,7 @@ from codebutler.intake.repos import RepoTable
 from codebutler.parent.configuration import GRACE_S
 from codebutler.platform.backups import BROUGHT_ALONG
 from codebutler.platform.service import Run
-from codebutler.protocol.control import StatusReply, StatusRequest
-from codebutler.protocol.control_socket import ask
+from codebutler.protocol.control import StatusReply, StatusRequest, ask
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
 # The parent's packages do not import the worker's.

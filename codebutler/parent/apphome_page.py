@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from codebutler.chat.layout import Placed, Section, asked_part, going_on, packed
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.domain.refs import ConversationRef, MessageRef
-from codebutler.observe.sums import together, words
+from codebutler.observe.ledger import together, words
 from codebutler.protocol.messages import DayUse
 from codebutler.text.amounts import amount
 from codebutler.text.markup import channel, clip, message_link, plain

@@ -22,10 +22,10 @@ from codebutler.chat.platforms import platform
 from codebutler.chat.terminal import Speaker
 from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
+from codebutler.config.programs import login_shell, supervisors_path
 from codebutler.config.registry import Provenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
-from codebutler.config.search_path import login_shell, supervisors_path
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
 from codebutler.intake.dispatcher import AuditFirst, Dispatcher, HeldBack
@@ -37,15 +37,14 @@ from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.parent.integration import ChatConnections, Inbound, OpenedChat, Outbound
-from codebutler.parent.local import Beginning, LocalWorkers, WorkerSource
+from codebutler.parent.local import Beginning, LocalWorkers, Serving, WorkerSource
 from codebutler.parent.moving import MoveMeans, RepoMoves
 from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
-from codebutler.parent.serving import Serving
 from codebutler.parent.weekly import WeeklyCosts, weekly_jobs
-from codebutler.platform import killpoints
+from codebutler.platform import signals
 from codebutler.platform.processes import (
     disable_core_dumps,
     raise_limit,
@@ -66,8 +65,7 @@ from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.keys import Keys
 from codebutler.web.dashboard.ledger import LedgerPage
-from codebutler.web.front import Hooks, WebServer
-from codebutler.web.metrics import MetricsPage
+from codebutler.web.front import Hooks, MetricsPage, WebServer
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> bool:
@@ -99,7 +97,7 @@ async def begun(home: Home, env: Mapping[str, str], stopping: Stopping) -> Async
     return_large_blocks()
     disable_core_dumps()
     descriptors = raise_limit()
-    killpoints.watch("parent", env)
+    signals.watch("parent", env)
     env = with_env_file(home, env)
     # At a terminal the PATH already comes from a shell.
     shell = None if os.isatty(0) else login_shell()

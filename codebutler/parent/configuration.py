@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
 from codebutler.config.channels import served_chats
-from codebutler.config.resolve import resolve_global
+from codebutler.config.resolve import resolve_global, secrets_of
 from codebutler.config.schema import RepoSettings
-from codebutler.config.secrets import secrets_of
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served

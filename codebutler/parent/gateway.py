@@ -14,10 +14,16 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
 from codebutler.cluster.leases import LOOK_S, RENEW_S, Epochs, HostLeases, Leadership, LeaseLostError
-from codebutler.cluster.membership import read_membership
+from codebutler.cluster.membership import (
+    HOSTS_BUCKET,
+    LEADER_BUCKET,
+    NOTES_BUCKET,
+    STAND_BY,
+    TAKEN_BUCKET,
+    read_membership,
+)
 from codebutler.cluster.messages import StandingBy, encode
-from codebutler.cluster.notes import SharedNotes
-from codebutler.cluster.subjects import HOSTS_BUCKET, LEADER_BUCKET, NOTES_BUCKET, STAND_BY, TAKEN_BUCKET
+from codebutler.cluster.readings import SharedNotes
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.domain.clock import Clock
@@ -25,9 +31,8 @@ from codebutler.domain.version import VERSION
 from codebutler.intake.records import Notes
 from codebutler.parent.bootstrap import begun, chats_of, serve
 from codebutler.parent.local import Beginning, Record
-from codebutler.platform.loop_thread import LoopThread
 from codebutler.platform.signals import Stopping
-from codebutler.platform.tasks import beside, first_of, ungrouped
+from codebutler.platform.tasks import LoopThread, beside, first_of, ungrouped
 from codebutler.supervisor.port import Services
 
 SPREAD_S = 60.0

@@ -18,9 +18,8 @@ from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.channels import combined
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry, RepoEntry
-from codebutler.config.resolve import resolve_global, resolve_repo
+from codebutler.config.resolve import resolve_global, resolve_repo, secrets_of
 from codebutler.config.schema import RepoSettings
-from codebutler.config.secrets import secrets_of
 from codebutler.config.section import limits_any
 from codebutler.domain.errors import ConfigError
 from codebutler.intake.repos import RepoTable, Served
@@ -28,9 +27,7 @@ from codebutler.observe.audit import AuditLog, maintain
 from codebutler.observe.chain import worker_act
 from codebutler.observe.logs import Logs
 from codebutler.parent.bootstrap import begun
-from codebutler.parent.host_jobs import HostedHere, HostJobs
-from codebutler.parent.host_runs import HostRuns
-from codebutler.parent.host_use import HostUse
+from codebutler.parent.host_runs import HostedHere, HostJobs, HostRuns, HostUse
 from codebutler.parent.local import LocalWorkers, Record
 from codebutler.parent.spending import Spending
 from codebutler.platform.signals import Stopping

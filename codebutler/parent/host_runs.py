@@ -4,19 +4,107 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 from codebutler.cluster.services import HostServices
 from codebutler.config.programs import asks_model
+from codebutler.config.registry import Provenance
+from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
+from codebutler.intake.repos import Served
 from codebutler.observe.ledger import ended_since
-from codebutler.parent.host_jobs import HostedHere
 from codebutler.parent.local import Record
-from codebutler.platform.tasks import wait_for
-from codebutler.protocol.hosts import MOST_TOLD, RunsReport
-from codebutler.protocol.runs import LedgerRow
+from codebutler.parent.spending import Spending
+from codebutler.platform.tasks import Tasks, wait_for
+from codebutler.protocol.capabilities import (
+    MOST_TOLD,
+    JobsReport,
+    LedgerRow,
+    RunsReport,
+    UseReport,
+    WatchReport,
+)
+from codebutler.protocol.messages import DayUse
+from codebutler.schedule.files import JobFiles, own_sources
+from codebutler.schedule.jobs import FILE_NAME, Job
+from codebutler.schedule.scheduler import LOOK_S, SETTLE_S
+from codebutler.schedule.watch import Watchers
+from codebutler.supervisor.port import Services
+
+MAX_TROUBLE_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class HostedHere:
+    """A repository that this host serves, as its worker sees it and as it is registered."""
+
+    settings: RepoSettings
+    served: Served
+
+
+class HostJobs:
+    """Reports the jobs of this host; ``run`` until cancelled. ``hosted``: the repositories that are served now, by
+    name."""
+
+    def __init__(
+        self,
+        hosted: Callable[[], Mapping[str, HostedHere]],
+        services: Services,
+        provenance: Provenance,
+        clock: Clock,
+        record: Record,
+    ) -> None:
+        self._hosted = hosted
+        self._services = services
+        self._clock = clock
+        self._record = record
+        self._files = JobFiles(lambda: own_sources([each.served for each in hosted().values()], provenance))
+        self._watchers = Watchers(self._path_of, self._changed)
+        self._told: dict[str, tuple[bytes | None, str]] = {}
+        self._tasks = Tasks(lambda name, error: record("", "ERR", f"{name} failed: {error!r}"))
+
+    async def run(self) -> None:
+        """Check regularly, and report changes."""
+        try:
+            while True:
+                found = await asyncio.to_thread(self._files.look)
+                self._watchers.use(found.jobs.values())
+                hosted = self._hosted()
+                self._told = {name: told for name, told in self._told.items() if name in hosted}
+                for name, each in hosted.items():
+                    await self._tell(each.settings, self._files.content(name))
+                await self._clock.sleep(SETTLE_S if found.unsettled else LOOK_S)
+        finally:
+            await self._watchers.close()
+            await self._tasks.close(0)
+
+    async def _tell(self, repo: RepoSettings, content: tuple[bytes | None, str]) -> None:
+        if self._told.get(repo.name) == content:
+            return
+        data, trouble = content
+        path = f"{repo.host}:{Path(repo.path) / '.codebutler' / FILE_NAME}"
+        try:
+            await self._services.reported(
+                repo, JobsReport(data=data, path=path, trouble=trouble[:MAX_TROUBLE_CHARS])
+            )
+        except CodeButlerError as error:
+            self._record(repo.name, "WRN", f"the gateway could not take its jobs: {error}")
+        self._told[repo.name] = content
+
+    def _changed(self, job: Job) -> None:
+        hosted = self._hosted().get(job.repo)
+        if hosted is not None:
+            report = WatchReport(job=job.name, key=uuid4().hex)
+            self._tasks.start(self._services.reported(hosted.settings, report), name=f"change for {job.name}")
+
+    def _path_of(self, repo: str) -> Path | None:
+        hosted = self._hosted().get(repo)
+        return Path(hosted.settings.path) if hosted else None
+
 
 GATHER_S = 1.0
 """Changes this close together go into one report: the end of a run, its card, its reply."""
@@ -104,3 +192,39 @@ def _key(row: LedgerRow) -> tuple[str, str]:
 
 def _before(mark: str) -> str:
     return (datetime.fromisoformat(mark) - LOOK_BACK).isoformat(timespec="microseconds") if mark else ""
+
+
+class HostUse:
+    """Reports the use of this host; ``run`` until cancelled, beside ``spending.run``."""
+
+    def __init__(
+        self,
+        hosted: Callable[[], Mapping[str, HostedHere]],
+        spending: Spending,
+        services: Services,
+        record: Record,
+    ) -> None:
+        self._hosted = hosted
+        self._spending = spending
+        self._services = services
+        self._record = record
+        self._told: dict[str, dict[str, DayUse]] = {}
+        self._news = asyncio.Event()
+        spending.changed.add(self._news.set)
+
+    async def run(self) -> None:
+        """Report each repository's daily use, whenever it has changed."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            hosted = self._hosted()
+            self._told = {name: told for name, told in self._told.items() if name in hosted}
+            for name, each in hosted.items():
+                days = {day.isoformat(): use for day, use in self._spending.days(name).items()}
+                if days == self._told.get(name, {}):
+                    continue
+                try:
+                    await self._services.reported(each.settings, UseReport(days=days))
+                except CodeButlerError as error:
+                    self._record(name, "WRN", f"the gateway could not take its usage: {error}")
+                self._told[name] = days

@@ -25,7 +25,7 @@ from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.chain import AuditAct
 from codebutler.parent.parts import Reloads
 from codebutler.parent.placing import RepoHosts, place_of, placed
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.platform.tasks import cancel
 from codebutler.schedule.commands import Asker
 from codebutler.schedule.scheduler import Publish

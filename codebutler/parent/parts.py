@@ -17,8 +17,8 @@ from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
 from codebutler.config.registry import Registry
+from codebutler.config.resolve import secrets_of
 from codebutler.config.schema import Config
-from codebutler.config.secrets import secrets_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError, StoreError
 from codebutler.domain.model import TurnNote

@@ -22,7 +22,8 @@ from codebutler.intake.records import Entry
 from codebutler.observe.chain import act_of, worker_act
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
-from codebutler.protocol.hosts import HostReport, JobsReport, RunsReport, UseReport, WatchReport
+from codebutler.protocol.capabilities import HostReport, JobsReport, RunsReport, UseReport, WatchReport
+from codebutler.protocol.conversations import Traced
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -33,7 +34,6 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
-from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News
 from codebutler.text.markup import plain
 

@@ -22,12 +22,11 @@ from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.intake.records import Notes
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.hosted_runs import HostedRuns
-from codebutler.observe.ledger import Period, begin_of, read, used
-from codebutler.observe.sums import together
+from codebutler.observe.ledger import Period, begin_of, read, together, used
 from codebutler.parent.totals import NO_DAYS, Account, TotalSums, between
 from codebutler.platform.tasks import Observers, wait_for
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.messages import DayUse, LogTag, TotalUse
-from codebutler.protocol.runs import LedgerRow
 
 WEEK_DAYS = 7
 LOOK_AGAIN_S = 60.0

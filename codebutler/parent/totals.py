@@ -11,7 +11,7 @@ from types import MappingProxyType
 from codebutler.config.schema import Config
 from codebutler.domain.clock import zone_of
 from codebutler.intake.repos import RepoTable
-from codebutler.observe.sums import together
+from codebutler.observe.ledger import together
 from codebutler.protocol.messages import MAX_COUNT, DayUse
 
 Days = Mapping[date, DayUse]

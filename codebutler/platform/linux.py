@@ -18,9 +18,8 @@ from pathlib import Path
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.inotify import NameWatch
-from codebutler.platform.service import Manager, Run, ServiceSpec
+from codebutler.platform.service import Manager, Run, ServiceSpec, Systemd, unit_text
 from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
-from codebutler.platform.systemd import Systemd, unit_text
 
 PROC = Path("/proc")
 CHUNK_BYTES = 2**14

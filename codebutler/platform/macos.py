@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from codebutler.platform.inotify import NameWatch
-from codebutler.platform.launchd import Launchd, agent_plist
-from codebutler.platform.service import Manager, Run, ServiceSpec
+from codebutler.platform.service import Launchd, Manager, Run, ServiceSpec, agent_plist
 from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
 
 RUN_S = 5.0

@@ -12,9 +12,11 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from types import FrameType
 
 from codebutler.domain.clock import Clock
@@ -168,3 +170,53 @@ def beat_of(env: Mapping[str, str]) -> float:
     wait_us = env.get(WATCHDOG, "")
     ours = env.get(WATCHDOG_PID, str(os.getpid())) == str(os.getpid())
     return int(wait_us) / 2_000_000 if ours and wait_us.isdigit() and int(wait_us) else BEAT_S
+
+
+VARIABLE = "CODEBUTLER_KILL_POINTS"
+EVENT = "codebutler.reached"
+
+
+def reached(label: str) -> None:
+    """Record that this point was passed."""
+    sys.audit(EVENT, label)
+
+
+def watch(process: str, environment: Mapping[str, str]) -> None:
+    """Enable plans for ``process`` if the environment asks for it. It cannot be undone."""
+    if directory := environment.get(VARIABLE):
+        sys.addaudithook(_Watcher(Path(directory), process))
+
+
+class _Watcher:
+    """Called by the interpreter for every audit event, on the thread where it happens."""
+
+    def __init__(self, directory: Path, process: str) -> None:
+        self._passed = directory / f"{process}.passed"
+        self._plan = directory / f"{process}.plan"
+        self._aim: list[str] = []
+        self._count = 0
+
+    def __call__(self, event: str, args: tuple[object, ...]) -> None:
+        if event == EVENT:
+            self._note(str(args[0]))
+
+    def _note(self, label: str) -> None:
+        with self._passed.open("a") as passed:
+            passed.write(f"{label}\n")
+        try:
+            plan = self._plan.read_text().splitlines()
+        except FileNotFoundError:
+            return
+        if plan != self._aim:
+            self._aim, self._count = plan, 0
+        if not plan or label != plan[0].split()[0]:
+            return
+        self._count += 1
+        if self._count >= int(plan[0].split()[1]):
+            self._end(plan[1:])
+
+    def _end(self, rest: list[str]) -> None:
+        successor = self._plan.with_suffix(".next")
+        successor.write_text("".join(f"{line}\n" for line in rest))
+        successor.replace(self._plan)
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.files import PrivateDir
-from codebutler.protocol.messages import Finding
+from codebutler.domain.refs import ConversationRef, PersonRef
+from codebutler.platform.files import MAX_CONFIG_BYTES, PrivateDir
+from codebutler.protocol.messages import Amount, DayUse, Finding
+
+Whole = Annotated[int, Meta(ge=0, le=10**15)]
+
+
+class LedgerRow(Struct, frozen=True, kw_only=True):
+    """A run, or (without ``run``) a model request of ours. ``at`` and ``ended`` are ISO 8601 in UTC. ``cost_usd`` None:
+    the agent did not say; ``files`` None: unknown. ``duration_s`` is its agent's working time. ``link``: where people
+    see its thread, "" if the chat has no such address."""
+
+    repo: str
+    run: str
+    at: str
+    ended: str
+    user: PersonRef
+    job: str
+    agent: str
+    model: str
+    session: str
+    outcome: str
+    input_tokens: Whole
+    output_tokens: Whole
+    cost_usd: Amount | None
+    duration_s: Amount
+    files: Whole | None
+    commits: tuple[str, ...]
+    checks: str
+    channel: ConversationRef
+    thread: str
+    link: str
+
 
 Capability = Literal[
     "answer", "resume", "resume-after-kill", "tools", "deny", "stop", "image", "cost", "plan", "mcp"
@@ -91,3 +122,39 @@ def row_of(result: LiveResult | None, repo: str, agent: str) -> AgentResult | No
 def cells_of(row: AgentResult) -> Mapping[Capability, Cell]:
     """The row by capability. Pure."""
     return {cell.capability: cell for cell in row.cells}
+
+
+MOST_TOLD = 500
+
+
+class JobsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="jobs"):
+    """The repository's ``jobs.yaml``: ``data``: its content; None if the file is missing, or does not count for the
+    reason in ``trouble``. ``path``: where it is, for people."""
+
+    data: Annotated[bytes, Meta(max_length=MAX_CONFIG_BYTES)] | None
+    path: Annotated[str, Meta(max_length=10_000)]
+    trouble: Annotated[str, Meta(max_length=10_000)] = ""
+
+
+class WatchReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="watch"):
+    """Files that the job watches have changed; ``key`` is the same whenever this is repeated."""
+
+    job: Annotated[str, Meta(max_length=200)]
+    key: Annotated[str, Meta(max_length=64)]
+
+
+class UseReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="use"):
+    """What the repository has used, by day (ISO 8601): all of this month, and of the last week."""
+
+    days: Annotated[dict[str, DayUse], Meta(max_length=62)]
+
+
+class RunsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="runs"):
+    """Rows of the repository's ledger, new or changed since the last report; ``programs`` names the agents among them
+    that call no model. Sent only to a gateway that has said which rows it has."""
+
+    rows: Annotated[tuple[LedgerRow, ...], Meta(max_length=MOST_TOLD)]
+    programs: Annotated[frozenset[str], Meta(max_length=MOST_TOLD)] = frozenset()
+
+
+HostReport = JobsReport | WatchReport | UseReport | RunsReport

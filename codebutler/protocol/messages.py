@@ -12,8 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
 from codebutler.domain.refs import MessageRef, PersonRef
-from codebutler.protocol.conversations import Question, Told
-from codebutler.protocol.spans import TraceContext, Traced
+from codebutler.protocol.conversations import Question, Told, TraceContext, Traced
 from codebutler.text.amounts import Unit
 
 PROTOCOL_VERSION = 5

@@ -19,7 +19,7 @@ from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 from codebutler.intake.records import Notes
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.platform.files import PrivateDir
-from codebutler.protocol.hosts import JobsReport
+from codebutler.protocol.capabilities import JobsReport
 from codebutler.schedule.jobs import (
     FILE_NAME,
     FileContents,

@@ -13,7 +13,8 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
-from codebutler.protocol.hosts import HostReport
+from codebutler.protocol.capabilities import HostReport
+from codebutler.protocol.conversations import Traced
 from codebutler.protocol.messages import (
     Audit,
     Budget,
@@ -26,7 +27,6 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
-from codebutler.protocol.spans import Traced
 from codebutler.supervisor.lifecycle import Policy, WorkerTiming
 
 # What the supervision of a worker needs from outside: a link to its process, and the parent's services.

@@ -13,9 +13,9 @@ from msgspec import UNSET
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError
 from codebutler.domain.refs import NOWHERE
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.platform.tasks import first_of
-from codebutler.protocol.conversations import FoundTold, RunChanges, ThreadTold
+from codebutler.protocol.conversations import FoundTold, RunChanges, ThreadTold, Traced
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,
@@ -45,7 +45,6 @@ from codebutler.protocol.messages import (
     TurnStarted,
     UploadPiece,
 )
-from codebutler.protocol.spans import Traced
 from codebutler.supervisor.lifecycle import Vitals, WorkerState
 from codebutler.supervisor.port import Shared, WorkerLink
 from codebutler.supervisor.queues import Deliveries, Fetches, Questions, Sends

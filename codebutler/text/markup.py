@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
+import yaml
 
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 
@@ -154,3 +157,39 @@ def linked(markdown: str, address: Addresses) -> str:
 def with_pages(text: str, address: str) -> str:
     """The text with every link to a page of the dashboard leading to ``address``; without them if that is ""."""
     return text.replace(PAGES, address) if address else _PAGE.sub("", text)
+
+
+MAX_DEPTH = 50
+MAX_MERGED = 20
+MERGE = "tag:yaml.org,2002:merge"
+
+
+def decode_yaml(data: bytes | str, shape: Any) -> Any:
+    """The data as ``shape``, a type. Raises msgspec.DecodeError; msgspec.ValidationError if it is YAML of another
+    shape."""
+    try:
+        _bound(data)
+        return msgspec.yaml.decode(data, type=shape)
+    except msgspec.DecodeError:
+        raise
+    # YAML's own errors, and ValueError for an invalid date, number or byte string.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def _bound(data: bytes | str) -> None:
+    depth = aliases = 0
+    merges = False
+    for event in yaml.parse(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            aliases += 1
+        elif isinstance(event, yaml.ScalarEvent):
+            merges = merges or event.value == "<<" or event.tag == MERGE
+        if depth > MAX_DEPTH:
+            raise msgspec.DecodeError(f"nested more than {MAX_DEPTH} levels deep")
+        if merges and aliases > MAX_MERGED:
+            raise msgspec.DecodeError(f"more than {MAX_MERGED} aliases (*name) beside a merge key (<<)")

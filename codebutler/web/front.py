@@ -9,28 +9,77 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 
-from codebutler.config.section import DashboardSection
+from codebutler.config.section import DashboardSection, MetricsSection
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, StoreError
-from codebutler.platform.http import is_everywhere, is_local_url, is_loopback, listen
-from codebutler.platform.reexec import leave_open, left_open
+from codebutler.observe.metrics import MetricsFacts, exposition
+from codebutler.platform.http import admits, is_everywhere, is_local_url, is_loopback, listen
+from codebutler.platform.processes import leave_open, left_open
 from codebutler.platform.signals import Stopping
 from codebutler.schedule.hooks import HookRunner
 from codebutler.web.dashboard.dashboard import Dashboard
-from codebutler.web.metrics import MetricsPage
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
     from starlette.types import ASGIApp
+
+
+CLOSED = "Metrics are off: set metrics.allow, then restart the supervisor"
+REFUSED = "Refused: metrics.allow does not include this address, or metrics.token is missing or wrong"
+
+
+class MetricsPage:
+    """The page for Prometheus. ``look`` reads the current state."""
+
+    def __init__(self, section: MetricsSection, look: Callable[[], Awaitable[MetricsFacts]]) -> None:
+        self._section = section
+        self._look = look
+
+    def admits(self, address: str, authorization: str) -> bool:
+        """Whether a client may read it. Clients beyond this machine need a token."""
+        if not any(_within(address, network) for network in self._section.allow):
+            return False
+        token = self._section.token
+        if not token:
+            return ip_address(address).is_loopback
+        return hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode())
+
+    def route(self, bound_to: str) -> Route:
+        """Imports Starlette: do not call from the event loop."""
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse, Response
+        from starlette.routing import Route
+
+        async def scrape(request: Request) -> Response:
+            if not self._section.allow:
+                return PlainTextResponse(f"{CLOSED}\n", 404)
+            headers, address = request.headers, request.client.host if request.client else ""
+            named = admits(headers.get("host", ""), headers.get("origin"), bound_to)
+            if not named or not self.admits(address, headers.get("authorization", "")):
+                return PlainTextResponse(f"{REFUSED}\n", 403)
+            body, kind = await asyncio.to_thread(exposition, await self._look())
+            return Response(body, media_type=kind)
+
+        return Route("/metrics", scrape)
+
+
+def _within(address: str, network: str) -> bool:
+    try:
+        return ip_address(address) in ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 PORTS = 20
@@ -153,7 +202,7 @@ class WebServer:
         from starlette.applications import Starlette
         from starlette.routing import Mount
 
-        from codebutler.platform.http_server import BoundedProtocol, serving
+        from codebutler.platform.http import BoundedProtocol, serving
 
         hooks, page = self._hooks.app(), self._dashboard.app(self._place.host)
         metrics = [self._metrics.route(self._place.host)] if self._metrics else []
@@ -224,7 +273,7 @@ class Hooks:
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
 
-        from codebutler.platform.http_server import read_body
+        from codebutler.platform.http import read_body
 
         async def post(request: Request) -> Response:
             body = await read_body(request, MAX_BODY_BYTES, self._body_s)

@@ -12,13 +12,12 @@ from starlette.websockets import WebSocketClose
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.http import admits
-from codebutler.workspace.calls import Call, House
-from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.methods.files import MAX_FILE_BYTES
 from codebutler.workspace.panel import Fault, Faults
-from codebutler.workspace.params import Params, decode
+from codebutler.workspace.params import Params, RateLimits, decode
 from codebutler.workspace.records import Json, MethodError, User
+from codebutler.workspace.responses import Call, House
 from codebutler.workspace.state import BOT_SCOPES
 
 MAX_BODY_BYTES = 4_000_000

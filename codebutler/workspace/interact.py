@@ -6,10 +6,9 @@ import contextlib
 
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
-from codebutler.workspace.calls import House
-from codebutler.workspace.elements import FIELDS, answered, problems, state
+from codebutler.workspace.blocks import FIELDS, answered, problems, state
 from codebutler.workspace.records import Channel, Json, MethodError, User
-from codebutler.workspace.responses import Responses
+from codebutler.workspace.responses import House, Responses
 from codebutler.workspace.state import Workspace
 from codebutler.workspace.views import View
 

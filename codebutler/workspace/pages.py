@@ -20,12 +20,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from codebutler.workspace import render
 from codebutler.workspace.api import MAX_BODY_BYTES, bearer, read_body
-from codebutler.workspace.calls import House
 from codebutler.workspace.interact import Dialogs, Interactions
 from codebutler.workspace.manifest import Offers
 from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import decoded
 from codebutler.workspace.records import Json, MethodError, User
+from codebutler.workspace.responses import House
 from codebutler.workspace.stream import Stream
 
 _WEB = re.compile(r"https?://|mailto:", re.IGNORECASE)

@@ -8,8 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from codebutler.workspace.limits import RateLimits
-from codebutler.workspace.params import decoded
+from codebutler.workspace.params import RateLimits, decoded
 from codebutler.workspace.records import Json
 from codebutler.workspace.socket import Hub
 

@@ -21,24 +21,22 @@ from starlette.websockets import WebSocket
 
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.http import listen
-from codebutler.platform.http_server import serving
+from codebutler.platform.http import listen, serving
 from codebutler.workspace import render
 from codebutler.workspace.api import LoopbackGuard, WebApi, refusal, transport_of
-from codebutler.workspace.calls import Call, House
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.interact import Dialogs, Interactions
-from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.manifest import AppCommand, Offers, Subscriptions
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.pages import Desks, Newcomers, Pages
 from codebutler.workspace.panel import Faults, Panel
-from codebutler.workspace.params import Params
+from codebutler.workspace.params import Params, RateLimits
 from codebutler.workspace.records import Json, MethodError, User
+from codebutler.workspace.responses import Call, House
 from codebutler.workspace.socket import Hub, Timing
 from codebutler.workspace.state import Tokens, Workspace
 from codebutler.workspace.stream import Signal, Stream
-from codebutler.workspace.whispers import Whispers
+from codebutler.workspace.views import Whispers
 
 T = TypeVar("T")
 

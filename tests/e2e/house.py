@@ -21,8 +21,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
-from codebutler.protocol.control import StatusReply, StatusRequest
-from codebutler.protocol.control_socket import ask
+from codebutler.protocol.control import StatusReply, StatusRequest, ask
 from codebutler.workspace.records import MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.commands import output_of

@@ -42,7 +42,7 @@ async def run(asked: Asked) -> str:
 """,
 }
 SHOWN = (
-    "from codebutler.domain.command_help import as_table; from codebutler.cli.chatroom.at_terminal import completable; "
+    "from codebutler.domain.command_help import as_table; from codebutler.cli.chatroom.link import completable; "
     "print(as_table(), *completable())"
 )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from codebutler.cluster.subjects import NOTES_BUCKET
+from codebutler.cluster.membership import NOTES_BUCKET
 from codebutler.config.paths import Home
 from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import DEADLINE_S, House, Message

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from codebutler.domain.commands import WORDS
 from codebutler.workspace.records import User
-from codebutler.workspace.whispers import Whisper
+from codebutler.workspace.views import Whisper
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_busy import STOPPED_S, bash, claude, eventually, model_env, processes
 from tests.e2e.test_matrix import rehearsal

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from codebutler.observe.sums import total
+from codebutler.observe.ledger import total
 from tests.e2e.crashes import crash_house
 from tests.e2e.house import house, whole_text
 from tests.e2e.test_approvals import card

@@ -15,7 +15,7 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
-from codebutler.chat.telegram.groups import UnknownGroup, UnknownGroups
+from codebutler.chat.telegram.places import UnknownGroup, UnknownGroups
 from codebutler.chat.telegram.updates import Membership
 from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision

@@ -33,7 +33,6 @@ ASKED = {
         "push",
         "undo",
     },
-    "workers/codebutler_worker/commands/picking.py": {"merge"},
     "workers/codebutler_worker/commands/race.py": {"ask"},
     "workers/codebutler_worker/commands/terminal.py": {"continue"},
     "workers/codebutler_worker/commands/knowledge.py": {"skill"},
@@ -44,7 +43,7 @@ ASKED = {
     "workers/codebutler_worker/conversation/workdir.py": {"ask"},
     "workers/codebutler_worker/conversation/messages.py": {"ask", "type"},
     "workers/codebutler_worker/runtime/turns.py": {"loosen"},
-    "workers/codebutler_worker/commands/choosing.py": {"ask", "loosen"},
+    "workers/codebutler_worker/commands/picking.py": {"ask", "loosen", "merge"},
     "workers/codebutler_worker/worker/inbox.py": {"amend"},
     "workers/codebutler_worker/memory/keeping.py": {"remember"},
 }
@@ -72,7 +71,7 @@ OPERATORS = Counter(
         "codebutler/parent/new_repos.py": 1,  # whom the new channel is for
         "codebutler/chat/people.py": 1,  # a name that nobody else may have
         "workers/codebutler_worker/commands/showing.py": 1,  # a terminal has no slash commands
-        "workers/codebutler_worker/conversation/quorum.py": 3,  # which person's vote it is
+        "workers/codebutler_worker/conversation/approvals.py": 3,  # which person's vote it is
     }
 )
 """Where somebody is told from the operator."""

@@ -11,9 +11,9 @@ from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import File, NoRequest, Operation, Quoted
 from codebutler.intake.records import Entry
-from codebutler.protocol.hosts import HostReport
+from codebutler.protocol.capabilities import HostReport
+from codebutler.protocol.conversations import Traced
 from codebutler.protocol.messages import Audit, Doing, LogTag, TotalUse, TurnEnded
-from codebutler.protocol.spans import Traced
 from codebutler.supervisor.port import News
 from tests.events import posted
 

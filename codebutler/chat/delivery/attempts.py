@@ -27,8 +27,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
-from codebutler.platform.bounded import BoundedDict
-from codebutler.platform.tasks import Tasks, full_jitter_s
+from codebutler.platform.tasks import BoundedDict, Tasks, full_jitter_s
 
 BACKOFF_BASE_S = 0.5
 BACKOFF_CAP_S = 30.0

@@ -14,7 +14,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import Value
 from codebutler.domain.refs import ConversationRef
 from codebutler.observe.metrics import CallCounts
-from codebutler.platform.bounded import BoundedDict
+from codebutler.platform.tasks import BoundedDict
 
 REMEMBERED = 10_000
 WaitingT = TypeVar("WaitingT", bound=WaitingCall)

@@ -10,8 +10,7 @@ from typing import Any, TypedDict
 
 from msgspec import Struct
 
-from codebutler.chat.fields import PayloadError, section, text_in
-from codebutler.chat.people import Person
+from codebutler.chat.people import PayloadError, Person, section, text_in
 from codebutler.chat.port import HistoryPage, Identity, Own, OwnPage
 from codebutler.domain.errors import ChatError
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef

@@ -12,9 +12,8 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from codebutler.chat.fields import mappings, text_in
 from codebutler.chat.layout import ReasonForm, Section
-from codebutler.chat.people import Person
+from codebutler.chat.people import Person, mappings, text_in
 from codebutler.chat.port import Capabilities, Download, HistoryPage, Identity, Limit, Limits, OwnPage, Take
 from codebutler.chat.slack.answers import (
     ChannelInfo,
@@ -38,7 +37,7 @@ from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 
 DEFAULT_BASE_URL = "https://slack.com/api/"
 PAGE_SIZE = 200

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urlencode
 
-from codebutler.chat.fields import PayloadError
+from codebutler.chat.people import PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.answers import identity_in
 from codebutler.chat.slack.api import SlackApi

@@ -39,8 +39,7 @@ from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Gap
 from codebutler.intake.repos import Repo
-from codebutler.platform.bounded import BoundedDict
-from codebutler.platform.tasks import cancel
+from codebutler.platform.tasks import BoundedDict, cancel
 
 AT_ONCE = 4
 MAX_THREADS = 200

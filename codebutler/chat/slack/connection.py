@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
-from codebutler.chat.fields import Ignored, PayloadError
+from codebutler.chat.people import Ignored, PayloadError
 from codebutler.chat.port import Identity, identified
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codebutler.chat.fields import (
+from codebutler.chat.layout import REASON_CHARS, Placed, ReasonForm, packed, placed
+from codebutler.chat.people import (
     Ignored,
     PayloadError,
     clean,
@@ -22,7 +23,6 @@ from codebutler.chat.fields import (
     required,
     section,
 )
-from codebutler.chat.layout import REASON_CHARS, Placed, ReasonForm, packed, placed
 from codebutler.chat.port import Forms
 from codebutler.chat.slack.answers import is_direct, thread_of, ts_of
 from codebutler.domain.errors import ChatError, StoreError

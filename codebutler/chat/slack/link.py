@@ -23,7 +23,7 @@ from websockets.protocol import State
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.http import is_local_url
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.platform.tasks import Tasks, abort, wait_for
 
 CLOSED = "closed"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from codebutler.chat.fields import (
+from codebutler.chat.people import (
     Ignored,
     PayloadError,
     clean,

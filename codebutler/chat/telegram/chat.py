@@ -32,7 +32,7 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
-from codebutler.platform.bounded import BoundedDict
+from codebutler.platform.tasks import BoundedDict
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.fields import Ignored, PayloadError
+from codebutler.chat.people import Ignored, PayloadError
 from codebutler.chat.port import Identity, identified
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.groups import UnknownGroup
 from codebutler.chat.telegram.inbox import IncomingEvents
+from codebutler.chat.telegram.places import UnknownGroup
 from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
 from codebutler.chat.telegram.presses import Presses
 from codebutler.chat.telegram.rules import number_of

@@ -18,7 +18,7 @@ from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, Writte
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 from codebutler.domain.refs import NOWHERE, MessageRef
-from codebutler.platform.bounded import BoundedDict
+from codebutler.platform.tasks import BoundedDict
 
 REMEMBERED = 5000
 TITLE_CHARS = 60

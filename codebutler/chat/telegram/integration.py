@@ -13,7 +13,7 @@ from codebutler.chat.port import ChannelMoved
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.connection import Notice, TelegramConnection
-from codebutler.chat.telegram.groups import UnknownGroup, UnknownGroups
+from codebutler.chat.telegram.places import UnknownGroup, UnknownGroups
 from codebutler.chat.telegram.rules import check_token, number_of
 from codebutler.chat.telegram.updates import InboxOpened, Membership, StartCommand
 from codebutler.config.chats import TelegramSection

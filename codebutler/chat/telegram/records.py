@@ -26,7 +26,7 @@ from codebutler.domain.message import PICK_ACTION
 from codebutler.domain.model import File
 from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
-from codebutler.platform.bounded import BoundedDict
+from codebutler.platform.tasks import BoundedDict
 
 T = TypeVar("T", bound=Struct)
 

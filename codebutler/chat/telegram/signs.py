@@ -15,8 +15,7 @@ from codebutler.chat.telegram.messages import Destination
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import Mark
-from codebutler.platform.bounded import BoundedDict
-from codebutler.platform.tasks import Tasks
+from codebutler.platform.tasks import BoundedDict, Tasks
 
 REACTIONS: Mapping[Mark, str] = MappingProxyType(
     {

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.chat.fields import (
+from codebutler.chat.people import (
     Ignored,
     PayloadError,
     clean,

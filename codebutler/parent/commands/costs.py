@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from codebutler.observe.ledger import Period
-from codebutler.observe.sums import KEYS, by_day, sums, together, total, words
+from codebutler.observe.ledger import KEYS, Period, by_day, sums, together, total, words
 from codebutler.parent.commands.asked import Asked, AskedDirectly
 from codebutler.parent.spending import WEEK_DAYS
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.messages import DayUse
-from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import amount
 from codebutler.text.markup import person, plain
 

@@ -3,9 +3,11 @@ uses the same path (intake, journal, audit log, worker). Nothing else decides.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -18,9 +20,9 @@ from codebutler.domain.refs import MessageRef
 from codebutler.intake.repos import Served
 from codebutler.observe.chain import AuditAct
 from codebutler.protocol.control import Press
-from codebutler.schedule.commands import ScheduleCommands
+from codebutler.schedule.commands import DISABLED, ScheduleCommands
 from codebutler.supervisor.workers import Workers
-from codebutler.web.dashboard.runs import choices_of
+from codebutler.web.dashboard.runs import choices_of, cut, one_line
 
 UNKNOWN = "no repository with that name is served"
 DECIDED = "this is no longer open: somebody has already decided, or the run has ended"
@@ -150,3 +152,70 @@ class Acts:
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
         if not decision.allowed:
             raise CodeButlerError(decision.told)
+
+
+MAX_JOBS = 50
+JobDeed = Literal["run", "pause", "resume", "cancel"]
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """A scheduled job, or a timer. ``name``: for its acts; ``title``: for people; ``can``: the possible acts."""
+
+    key: str
+    repo: str
+    name: str
+    title: str
+    when: str
+    next: str | None
+    last: str | None
+    last_ok: bool | None
+    state: str
+    can: tuple[JobDeed, ...]
+
+
+def job_views(jobs: Sequence[Mapping[str, Any]], timers: Sequence[Mapping[str, Any]]) -> tuple[JobView, ...]:
+    """The rows of `codebutler jobs` and the timers, the soonest first."""
+    found = [*map(_job, jobs), *map(_timer, timers)]
+    return tuple(sorted(found, key=_soonest)[:MAX_JOBS])
+
+
+def _job(row: Mapping[str, Any]) -> JobView:
+    paused = f"paused: {one_line(row['paused'])}" if row["paused"] else ""
+    return JobView(
+        key=f"{row['repo']}/{row['name']}",
+        repo=row["repo"],
+        name=row["name"],
+        title=row["name"],
+        when=row["cron"],
+        next=None if paused else row["next"],
+        last=row["last"],
+        last_ok=row["last_ok"] if row["last"] else None,
+        state="running" if row["running"] else paused,
+        can=_deeds(row),
+    )
+
+
+def _deeds(row: Mapping[str, Any]) -> tuple[JobDeed, ...]:
+    """A job that its file disables can only be run."""
+    if row["paused"] == DISABLED:
+        return ("run",)
+    return ("run", "resume" if row["paused"] else "pause")
+
+
+def _timer(row: Mapping[str, Any]) -> JobView:
+    return JobView(
+        key=f"timer/{row['repo']}/{row['id']}",
+        repo=row["repo"],
+        name=row["id"],
+        title=cut(row["text"]) or "…",
+        when="timer",
+        next=row["at"],
+        last=None,
+        last_ok=None,
+        state="",
+        can=("cancel",),
+    )
+
+
+def _soonest(job: JobView) -> tuple[float, str]:
+    return (datetime.fromisoformat(job.next).timestamp() if job.next else math.inf, job.key)

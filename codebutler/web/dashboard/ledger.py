@@ -15,10 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.domain.refs import MessageRef, PersonRef
-from codebutler.observe.ledger import Period
-from codebutler.observe.sums import KEYS, by_day, sums, together, total
+from codebutler.observe.ledger import KEYS, Period, by_day, sums, together, total
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.messages import DayUse
-from codebutler.protocol.runs import LedgerRow
 from codebutler.text.amounts import Unit, amount, thousands
 from codebutler.text.markup import Addresses
 

@@ -16,7 +16,7 @@ from codebutler.domain.refs import NOWHERE
 from codebutler.observe.ring import LogLine
 from codebutler.text.amounts import load, today, used_of
 from codebutler.text.markup import Addresses
-from codebutler.web.dashboard.jobs import JobView, job_views
+from codebutler.web.dashboard.acts import JobView, job_views
 from codebutler.web.dashboard.runs import ENDED, NEEDS, TurnItem, turn_item
 
 MAX_NEEDS = 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from codebutler.workspace.calls import Method
 from codebutler.workspace.methods import (
     chat,
     conversations,
@@ -16,6 +15,7 @@ from codebutler.workspace.methods import (
     users,
     views,
 )
+from codebutler.workspace.responses import Method
 
 METHODS: dict[str, Method] = {
     **chat.METHODS,

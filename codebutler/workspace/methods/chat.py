@@ -7,8 +7,8 @@ import uuid
 
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
-from codebutler.workspace.calls import Call, Method, Status
 from codebutler.workspace.records import Channel, Json, Message, MethodError
+from codebutler.workspace.responses import Call, Method, Status
 
 MAX_TEXT_CHARS = 40_000
 MAX_UPDATE_CHARS = 4_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from codebutler.workspace import render
-from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.records import Channel, Json, Message, MethodError
+from codebutler.workspace.responses import Call, Method
 
 MAX_PINS = 100
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from codebutler.workspace import render
-from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.params import page
 from codebutler.workspace.records import Channel, Json, Message, MethodError
+from codebutler.workspace.responses import Call, Method
 
 NAME = re.compile(r"[a-z0-9_+'\-]{1,100}(::skin-tone-[2-6])?")
 MAX_EMOJI = 23

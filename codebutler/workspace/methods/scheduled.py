@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.methods.chat import check_message, post_message
 from codebutler.workspace.params import Params, page
 from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.responses import Call, Method
 
 # Slack: up to 120 days ahead, and thirty within five minutes in one channel.
 MOST_AHEAD_S = 120 * 24 * 3600

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from codebutler.workspace import render
-from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.records import Channel, Json, Message, MethodError
+from codebutler.workspace.responses import Call, Method
 
 MOST_PER_PAGE = 100
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
-from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.methods.chat import publish
 from codebutler.workspace.records import Channel, Json, Message, MethodError
+from codebutler.workspace.responses import Call, Method
 
 TASK_MARKS = {"pending": "☐", "in_progress": "⏳", "complete": "✅", "error": "❌"}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from codebutler.workspace import render
-from codebutler.workspace.calls import Call, Method
 from codebutler.workspace.params import page
 from codebutler.workspace.records import Json, MethodError, User
+from codebutler.workspace.responses import Call, Method
 
 
 def info(call: Call) -> Json:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.committer import variables
+from codebutler.config.git_repo import variables
 from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Started, ToolResult, ToolUse, TurnRequest

@@ -17,7 +17,7 @@ from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import AgentBackend, Started, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.desk import Desk
+from codebutler_worker.agents.rollcall import Desk
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.policy import for_agents
 from tests.commands import output_of

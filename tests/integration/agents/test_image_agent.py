@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.config.schema import OpenAISection
 from codebutler_worker.agents.backend import AgentEvent, Finished, ToolUse, TurnRequest
-from codebutler_worker.agents.image import ImageBackend
+from codebutler_worker.agents.headless import ImageBackend
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.store.opening import prepare_state_dir
 from tests.clock import settle

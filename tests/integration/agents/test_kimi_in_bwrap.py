@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.committer import variables
+from codebutler.config.git_repo import variables
 from codebutler.config.schema import KimiSection, PermissionMode, Price, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.acp.backend import AcpBackend

@@ -24,8 +24,9 @@ from codebutler.protocol.control import (
     StatusReply,
     StatusRequest,
     StopRequest,
+    ask,
+    control_server,
 )
-from codebutler.protocol.control_socket import ask, control_server
 
 
 class Scripted:

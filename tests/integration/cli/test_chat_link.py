@@ -19,8 +19,8 @@ from codebutler.protocol.control import (
     Press,
     Said,
     Say,
+    control_server,
 )
-from codebutler.protocol.control_socket import control_server
 
 
 class Echo:

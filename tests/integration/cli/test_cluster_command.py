@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.certificates import CertificateMaker
 from codebutler.cluster.membership import membership_in, read_membership
+from codebutler.cluster.server import CertificateMaker
 from codebutler.config.paths import Home
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError

@@ -10,8 +10,7 @@ import pytest
 from codebutler.cli.install import check_free, service_for, settled
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
-from codebutler.platform.launchd import Launchd
-from codebutler.platform.service import ProgramResult, Report
+from codebutler.platform.service import Launchd, ProgramResult, Report
 from codebutler.supervisor.supervisor import SupervisorLock
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.registry import Registry, RepoEntry
-from codebutler.protocol.runs import LedgerRow
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso

@@ -17,8 +17,8 @@ from codebutler.protocol.control import (
     Done,
     Failed,
     ReloadRequest,
+    control_server,
 )
-from codebutler.protocol.control_socket import control_server
 from tests.integration.cli.conftest import Cli
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from codebutler.cluster.buckets import KeyBucket
 from codebutler.cluster.journal import BACK_S, MAX_TAKEN_BYTES, GatewayJournal
-from codebutler.cluster.subjects import TAKEN_BUCKET
+from codebutler.cluster.membership import TAKEN_BUCKET
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.intake.records import Entry

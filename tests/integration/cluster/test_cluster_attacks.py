@@ -20,21 +20,13 @@ from nats.js import api
 from nats.js.errors import APIError, ServiceUnavailableError
 
 from codebutler.cluster.accounts import HostAccounts
+from codebutler.cluster.authority import Key, said_in, user_claims
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.claims import Key, said_in, user_claims
 from codebutler.cluster.connection import connected_client
-from codebutler.cluster.membership import ClusterMembership
-from codebutler.cluster.messages import (
-    CLUSTER_VERSION,
-    Beat,
-    FetchQuestion,
-    SendCall,
-    ThreadQuestion,
-    encode,
-)
-from codebutler.cluster.subjects import (
+from codebutler.cluster.membership import (
     GATEWAY,
     REMOVALS,
+    ClusterMembership,
     calls_of,
     consumer_of,
     events_to,
@@ -44,6 +36,14 @@ from codebutler.cluster.subjects import (
     stream_in,
     stream_out,
     told_by,
+)
+from codebutler.cluster.messages import (
+    CLUSTER_VERSION,
+    Beat,
+    FetchQuestion,
+    SendCall,
+    ThreadQuestion,
+    encode,
 )
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError, ConfigError

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler.cluster.leases import HostLeases, Leadership, LeaseLostError
+from codebutler.cluster.membership import events_to
 from codebutler.cluster.messages import EventForHost, encode
-from codebutler.cluster.subjects import events_to
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import SystemClock

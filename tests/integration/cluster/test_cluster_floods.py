@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.cluster.membership import news_of, questions_of
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
     Beat,
@@ -21,7 +22,6 @@ from codebutler.cluster.messages import (
     encode,
 )
 from codebutler.cluster.questions import DOWNLOADS
-from codebutler.cluster.subjects import news_of, questions_of
 from tests.flooder import flooding
 from tests.integration.cluster.test_cluster_attacks import member, thief
 from tests.natsserver import nats_server

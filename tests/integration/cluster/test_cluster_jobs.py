@@ -16,9 +16,9 @@ from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.host_jobs import HostedHere, HostJobs
+from codebutler.parent.host_runs import HostedHere, HostJobs
 from codebutler.platform.tasks import beside
-from codebutler.protocol.hosts import HostReport, JobsReport, UseReport, WatchReport
+from codebutler.protocol.capabilities import HostReport, JobsReport, UseReport, WatchReport
 from codebutler.protocol.messages import Configure, DayUse, TotalUse
 from codebutler.schedule.files import JobFiles, ToldJobs, job_sources
 from tests.integration.cluster.test_cluster_absence import notes

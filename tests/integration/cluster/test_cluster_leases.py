@@ -10,7 +10,7 @@ from nats.js.kv import KeyValue
 from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.leases import Leadership, LeaseLostError
-from codebutler.cluster.subjects import LEADER_BUCKET
+from codebutler.cluster.membership import LEADER_BUCKET
 from codebutler.domain.clock import SystemClock
 from codebutler.platform.tasks import beside
 from tests.natsserver import bus, nats_server

@@ -18,12 +18,11 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.refs import NOWHERE
 from codebutler.intake.repos import Served
 from codebutler.parent import host_runs
-from codebutler.parent.host_jobs import HostedHere
-from codebutler.parent.host_runs import HostRuns
+from codebutler.parent.host_runs import HostedHere, HostRuns
 from codebutler.platform.tasks import beside
-from codebutler.protocol.hosts import RunsReport
+from codebutler.protocol.capabilities import RunsReport
+from codebutler.protocol.conversations import Traced, WorkSpan
 from codebutler.protocol.messages import TurnEnded
-from codebutler.protocol.spans import Traced, WorkSpan
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.unit_of_work import iso
 from tests.clock import ManualClock

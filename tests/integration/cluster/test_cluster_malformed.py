@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from codebutler.cluster.fleet import PROBLEM_CHARS
+from codebutler.cluster.membership import GATEWAY, calls_of, questions_of, stream_out
 from codebutler.cluster.messages import CLUSTER_VERSION, Beat, SendCall, encode
-from codebutler.cluster.subjects import GATEWAY, calls_of, questions_of, stream_out
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow

@@ -9,6 +9,7 @@ import pytest
 
 from codebutler.cluster.accounts import HostAccounts
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.membership import GATEWAY, questions_of
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
     Beat,
@@ -18,8 +19,7 @@ from codebutler.cluster.messages import (
     Reply,
     encode,
 )
-from codebutler.cluster.removal import announced, emptied
-from codebutler.cluster.subjects import GATEWAY, questions_of
+from codebutler.cluster.moving import announced, emptied
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.message import said

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.membership import ClusterMembership
-from codebutler.cluster.subjects import NOTES_BUCKET, stream_in
+from codebutler.cluster.membership import NOTES_BUCKET, ClusterMembership, stream_in
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.parent.gateway import keep_connected

@@ -16,8 +16,7 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.connection import LONGEST_RETRY_S
 from codebutler.cluster.leases import Leadership, LeaseLostError
 from codebutler.domain.clock import SystemClock
-from codebutler.platform.loop_thread import LoopThread
-from codebutler.platform.tasks import beside
+from codebutler.platform.tasks import LoopThread, beside
 from tests.natsserver import NatsServer, bus, nats_server
 from tests.seam import gateway, remote, until
 from tests.workers.services import entry

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from codebutler.cluster.accounts import HostAccounts
 from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.membership import ClusterMembership
+from codebutler.cluster.membership import ClusterMembership, calls_of, stream_out
 from codebutler.cluster.server import ROUTES_APART, NatsNode
-from codebutler.cluster.subjects import calls_of, stream_out
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ConfigError
 from codebutler.operations.nats_files import NatsFiles

@@ -12,8 +12,7 @@ from codebutler.config.chats import ChatName, ChatSection, SlackSection, Telegra
 from codebutler.config.paths import Home
 from codebutler.config.permission import Person, Where, may
 from codebutler.config.registry import Registry, RepoEntry, add
-from codebutler.config.resolve import resolve_global, resolve_repo
-from codebutler.config.secrets import masked, secrets_of
+from codebutler.config.resolve import masked, resolve_global, resolve_repo, secrets_of
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.refs import ConversationRef

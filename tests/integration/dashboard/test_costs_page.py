@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from codebutler.protocol.runs import LedgerRow
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler.text.amounts import amount
 from tests.browser import PATIENCE_MS, chromium, clean
 from tests.dashboards import TODAY, Watched, repo, watched

@@ -6,7 +6,7 @@ import pytest
 
 from codebutler_worker.egress.access import Egress
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.common import SandboxPolicy
 from tests.integration.egress.outside import KEY, TOKEN, Internet, egress, inside, internet, policy, service
 
 __all__ = ["egress", "internet", "policy"]

@@ -18,7 +18,7 @@ from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.observe import hosted_runs
 from codebutler.observe.hosted_runs import HostedRuns, read_hosted
 from codebutler.observe.ledger import Period
-from codebutler.protocol.runs import LedgerRow
+from codebutler.protocol.capabilities import LedgerRow
 
 DURING = Period(date(2026, 3, 27), date(2026, 4, 2), ZoneInfo("Europe/Berlin"))
 ROW = LedgerRow(

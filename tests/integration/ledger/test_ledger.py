@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.domain.errors import StoreDamagedError, StoreError
-from codebutler.observe.ledger import Period, period, read, used
-from codebutler.observe.sums import KEYS, by_day, sums, together, total
+from codebutler.observe.ledger import KEYS, Period, by_day, period, read, sums, together, total, used
 from codebutler_worker.conversation.parked import CONTINUED_REASON
 from codebutler_worker.memory.review import PURPOSE
 from codebutler_worker.runtime.budget import NOBODY

@@ -14,7 +14,7 @@ from codebutler_worker.internet.remote import (
     MediaService,
     RemoteError,
 )
-from codebutler_worker.media.kinds import kind_of
+from codebutler_worker.media.files import kind_of
 from tests.mediaserver.server import KEY, MediaServer
 from tests.programs import require
 

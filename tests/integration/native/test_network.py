@@ -10,10 +10,9 @@ import pytest
 from codebutler_worker.agents.native.model import SystemMessage
 from codebutler_worker.egress.access import Egress
 from codebutler_worker.egress.policy import NetworkPolicy
-from codebutler_worker.tools.port import Context
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import READ_FILES
-from codebutler_worker.tools.running import bash
+from codebutler_worker.tools.running import Context, bash
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.integration.egress.outside import Internet, egress, internet
 from tests.integration.native.conftest import PATH, Studio, says

@@ -10,8 +10,8 @@ from codebutler.parent.apphome_page import RepoCard, home
 from codebutler.parent.commands.asked import AskedDirectly
 from codebutler.parent.commands.costs import directly, summary
 from codebutler.parent.spending import Ledgers
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.messages import DayUse
-from codebutler.protocol.runs import LedgerRow
 from tests.integration.parent.test_spending import Desk
 
 NOW = datetime(2026, 2, 14, 12, tzinfo=UTC)

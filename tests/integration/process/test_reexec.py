@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from codebutler.platform.http import listen
-from codebutler.platform.reexec import LISTENER, leave_open, left_open
+from codebutler.platform.processes import LISTENER, leave_open, left_open
 
 HOST = "127.0.0.1"
 

@@ -19,7 +19,7 @@ from codebutler_worker.programs.program import (
     kill_orphans,
 )
 from codebutler_worker.sandbox.cgroups import owned_name, ownerless
-from codebutler_worker.sandbox.port import Launch
+from codebutler_worker.sandbox.common import Launch
 
 
 def launch(script: str, cwd: Path) -> Launch:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.committer import Committer
+from codebutler.config.git_repo import Committer
 from codebutler.config.schema import Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, Output, TurnRequest

@@ -26,8 +26,8 @@ from codebutler_worker.sandbox.cgroups import (
     find_slots,
     own_slots,
 )
+from codebutler_worker.sandbox.common import Launch, SandboxPolicy
 from codebutler_worker.sandbox.limits import AgentSandbox, ControlGroup, Limiter
-from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from codebutler_worker.tools.outcome import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away

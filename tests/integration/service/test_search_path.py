@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.config.search_path import ask, joined, noted, search_path, supervisors_path
+from codebutler.config.programs import ask, joined, noted, search_path, supervisors_path
 from tests.programs import require
 
 BARE = "/usr/bin:/bin"

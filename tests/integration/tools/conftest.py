@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tools.outcome import Result, ToolError
-from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.repair import understood
+from codebutler_worker.tools.running import Context, Tool
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.walls import as_it_is, walled
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.tools.editing import EDIT_FILE
-from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
-from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, Context, Tool
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.dockerd import docker
 from tests.integration.tools.conftest import call

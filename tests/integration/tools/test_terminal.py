@@ -8,10 +8,9 @@ import threading
 from pathlib import Path
 
 from codebutler_worker.programs.program import descendants
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tools.outcome import Result
-from codebutler_worker.tools.port import Context
-from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, Context
 from tests.integration.tools.conftest import call
 
 TOOL = RUN_TERMINAL_COMMAND

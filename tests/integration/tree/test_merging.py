@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.present.worktrees import merged_text
-from codebutler_worker.sandbox.port import Sandbox
-from codebutler_worker.tree.inventory import WorktreeState, size_kib
+from codebutler_worker.present.lines import merged_text
+from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tree.merging import Merged, merge, shared_paths
+from codebutler_worker.tree.trailers import WorktreeState, size_kib
 from codebutler_worker.tree.tree import Git, GitError, Tree
 from codebutler_worker.tree.worktrees import DISCARDED, KEPT_DAYS, Worktrees, begun, existing
 from tests.integration.tree.conftest import Committed

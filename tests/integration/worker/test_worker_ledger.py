@@ -6,7 +6,7 @@ from datetime import UTC, date
 from pathlib import Path
 
 from codebutler.observe.ledger import Period, read, used
-from codebutler.protocol.runs import LedgerRow
+from codebutler.protocol.capabilities import LedgerRow
 from codebutler_worker.agents.backend import Finished, Started, Usage
 from tests.integration.worker.test_worker_changes import (
     CHECK,

@@ -9,7 +9,7 @@ import pytest
 from codebutler_worker.agents.claude import command
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.sandbox.port import ProxySocket
+from codebutler_worker.sandbox.common import ProxySocket
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-ant-real",

@@ -9,16 +9,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.cluster.authority import ClusterAuthority
-from codebutler.cluster.claims import Key, host_claims, removed_claims, said_in
+from codebutler.cluster.authority import ClusterAuthority, Key, host_claims, removed_claims, said_in
 from codebutler.cluster.membership import (
+    HOST_SERVICES,
     PREFIX,
     ClusterMembership,
+    answers_of,
+    consumer_of,
+    events_to,
+    host_services,
     is_host,
     is_loopback,
     membership_in,
+    orders_to,
+    questions_of,
     read_membership,
     token_of,
+    told_by,
 )
 from codebutler.cluster.messages import Beat, ClusterCodec, HostQuestion, misfit
 from codebutler.cluster.server import (
@@ -28,16 +35,6 @@ from codebutler.cluster.server import (
     routes_config,
     server_config,
     written,
-)
-from codebutler.cluster.subjects import (
-    HOST_SERVICES,
-    answers_of,
-    consumer_of,
-    events_to,
-    host_services,
-    orders_to,
-    questions_of,
-    told_by,
 )
 from codebutler.config.paths import Home
 from codebutler.config.registry import host_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.config.committer import LONGEST, parsed, variables
+from codebutler.config.git_repo import LONGEST, parsed, variables
 
 
 def test_one_name_is_the_authors_and_the_committers() -> None:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.merge import leaves
+from codebutler.config.resolve import MASK, is_secret, mask_text, masked
 from codebutler.config.schema import Config
-from codebutler.config.secrets import MASK, is_secret, mask_text, masked
 
 
 def test_every_key_that_holds_a_secret_is_known() -> None:

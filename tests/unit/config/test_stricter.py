@@ -14,9 +14,9 @@ from codebutler.config.merge import JsonObject, Layer, default_layer, leaves, me
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import objection
 from codebutler.config.schema import Config
-from codebutler.config.stricter import _ORDERS, USUAL, is_plain, stricter
+from codebutler.config.trust import _ORDERS, USUAL, is_plain, stricter
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.conversation.quorum import needed_for
+from codebutler_worker.conversation.approvals import needed_for
 from codebutler_worker.egress.hosts import HostPort, Hosts
 from codebutler_worker.egress.policy import for_agents, for_commands
 from codebutler_worker.sandbox.docker import DEFAULT

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import ApprovalsSection
 from codebutler.domain.model import OPERATOR
-from codebutler_worker.conversation.quorum import approvals_needed, is_met, needed_for, objection_to
+from codebutler_worker.conversation.approvals import approvals_needed, is_met, needed_for, objection_to
 
 QUORUM = {"git push": 2, "push --force": 3, "Write prod.env": 2, "": 9}
 

@@ -10,9 +10,8 @@ from codebutler.cli.doctor import matrix
 from codebutler.config.schema import CommandRule, Config
 from codebutler.protocol.capabilities import CAPABILITIES, AgentResult, Capability, Cell, CellState
 from codebutler_worker.agents.survey import SUPPORTED, dotted
-from codebutler_worker.trials.kinds import TURNS, subject_of
-from codebutler_worker.trials.matrix import STEPS
-from codebutler_worker.trials.trial import live_finding, price_of
+from codebutler_worker.trials.matrix import STEPS, live_finding, price_of
+from codebutler_worker.trials.turns import TURNS, subject_of
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.domain.model import File
-from codebutler_worker.media.kinds import (
+from codebutler_worker.media.files import (
     NAME_CHARS,
     SNIFF_BYTES,
     audio_name,

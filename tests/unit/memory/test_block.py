@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.memory.recalled import memory_block
+from codebutler_worker.memory.learning import memory_block
 from codebutler_worker.store.rows import FactRow
 
 FACT = FactRow(

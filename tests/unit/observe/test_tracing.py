@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codebutler.observe.tracing import MOST_OPEN, RunSpan, Tracing
-from codebutler.protocol.spans import Traced, WorkSpan
+from codebutler.protocol.conversations import Traced, WorkSpan
 from tests.clock import ManualClock
 from tests.events import edited, posted
 

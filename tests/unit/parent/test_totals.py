@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.observe.sums import together
+from codebutler.observe.ledger import together
 from codebutler.parent.totals import Days, TotalSums, between
 from codebutler.protocol.messages import DayUse
 

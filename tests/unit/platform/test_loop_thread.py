@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from codebutler.platform.loop_thread import LoopThread
+from codebutler.platform.tasks import LoopThread
 
 
 async def where() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.platform.bounded import BoundedDict
+from codebutler.platform.tasks import BoundedDict
 
 
 def test_the_oldest_is_forgotten() -> None:

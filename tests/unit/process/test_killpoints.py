@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.platform import killpoints
+from codebutler.platform import signals
 from codebutler.supervisor.forkserver import scrubbed
 
 PROGRAM = """
 import os
-from codebutler.platform.killpoints import reached, watch
+from codebutler.platform.signals import reached, watch
 watch("parent", os.environ)
 for _ in range(3):
     reached("post.before")
@@ -24,7 +24,7 @@ print("lived")
 
 
 def live(plans: Path | None) -> subprocess.CompletedProcess[str]:
-    env = {} if plans is None else {killpoints.VARIABLE: str(plans)}
+    env = {} if plans is None else {signals.VARIABLE: str(plans)}
     return subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
 
 
@@ -47,5 +47,5 @@ def test_the_process_dies_at_its_kth_passage_and_its_next_life_lives(
 
 
 def test_workers_are_let_through_to_only_when_the_supervisor_was_started_so() -> None:
-    assert scrubbed({killpoints.VARIABLE: "/plans", "SLACK_BOT_TOKEN": "xoxb-1"}).get(killpoints.VARIABLE)
-    assert killpoints.VARIABLE not in scrubbed({"SLACK_BOT_TOKEN": "xoxb-1"})
+    assert scrubbed({signals.VARIABLE: "/plans", "SLACK_BOT_TOKEN": "xoxb-1"}).get(signals.VARIABLE)
+    assert signals.VARIABLE not in scrubbed({"SLACK_BOT_TOKEN": "xoxb-1"})

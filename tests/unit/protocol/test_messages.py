@@ -45,6 +45,8 @@ from codebutler.protocol.conversations import (
     RunTold,
     SaidTold,
     ThreadTold,
+    Traced,
+    WorkSpan,
 )
 from codebutler.protocol.messages import (
     Audit,
@@ -82,7 +84,6 @@ from codebutler.protocol.messages import (
     UploadPiece,
 )
 from codebutler.protocol.pipe import HEADER, to_parent_codec, to_worker_codec
-from codebutler.protocol.spans import Traced, WorkSpan
 from tests.events import clicked, deleted, edited, posted, slashed
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "protocol"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.protocol.spans import MOST_SPANS, Traced
+from codebutler.protocol.conversations import MOST_SPANS, Traced
 from codebutler_worker.agents.backend import Text, ToolResult, ToolUse
 from codebutler_worker.runtime.runtime import MOST_WAITING, Traces
 from tests.clock import ManualClock

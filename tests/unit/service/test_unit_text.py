@@ -10,9 +10,15 @@ import pytest
 
 from codebutler.cli.install import service_for
 from codebutler.config.paths import Home
-from codebutler.platform.launchd import agent_plist, label
-from codebutler.platform.service import Report, ServiceSpec
-from codebutler.platform.systemd import quoted, read_report, unit_text
+from codebutler.platform.service import (
+    Report,
+    ServiceSpec,
+    agent_plist,
+    label,
+    quoted,
+    read_report,
+    unit_text,
+)
 
 
 def service(**changes: object) -> ServiceSpec:

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config
 from codebutler_worker.agents.native.backend import tools
-from codebutler_worker.tools.lenient import UnreadableError, lenient
+from codebutler_worker.tools.matching import UnreadableError, lenient
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.port import Tool
 from codebutler_worker.tools.repair import as_json, object_in, schema_of, tool_named, understood
-from codebutler_worker.tools.running import bash
+from codebutler_worker.tools.running import Tool, bash
 from codebutler_worker.tools.talking import PROPOSE_PLAN
 
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*tools(Config()), bash(("cat", "ls")), PROPOSE_PLAN)}

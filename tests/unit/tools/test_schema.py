@@ -8,9 +8,9 @@ import pytest
 from msgspec import Meta
 
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.port import Arguments
 from codebutler_worker.tools.reading import LIST_FILES, READ_FILES, ReadFilesArguments, numbered
 from codebutler_worker.tools.repair import definition, schema_of, understood
+from codebutler_worker.tools.running import Arguments
 
 
 class Example(Arguments, frozen=True):

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from codebutler.workspace.blocks import accepted, find_action
-from codebutler.workspace.limits import RateLimits
 from codebutler.workspace.panel import Fault, Faults
-from codebutler.workspace.params import Params, decode, make_cursor, open_cursor, page
+from codebutler.workspace.params import Params, RateLimits, decode, make_cursor, open_cursor, page
 from codebutler.workspace.records import MethodError
 from tests.clock import ManualClock
 

@@ -12,17 +12,29 @@ from uuid import NAMESPACE_URL, uuid5
 
 from codebutler.config.programs import is_headless
 from codebutler.config.schema import CommandRule, RepoSettings
-from codebutler.domain.clock import Clock
+from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule, path_of
-from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest, line_of
+from codebutler.text.envelope import enveloped
+from codebutler_worker.agents.backend import (
+    AgentEvent,
+    Finished,
+    Started,
+    Text,
+    ToolUse,
+    TurnRequest,
+    line_of,
+    one_line,
+)
 from codebutler_worker.agents.record import SessionLog
-from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
+from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend, Waits
 from codebutler_worker.agents.shell.output import Stripper
 from codebutler_worker.agents.survey import Surroundings, Survey
+from codebutler_worker.internet.remote import MediaService, RemoteError
+from codebutler_worker.media.files import IMAGES, kind_of, save_file
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.program import UNATTENDED
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.common import Sandbox
 
 ANSWER_CHARS = 256 * 2**10
 """Of a longer answer the end is kept; the session's log has all of it."""
@@ -221,3 +233,42 @@ def survey_program(rule: CommandRule, settings: RepoSettings, home: Path) -> Sur
     if look_up(rule.binary, path_of(settings.agent_env), Path(settings.path)) is None:
         return Survey(rule.prefix, ready=False, note=str(missing_rule(rule.binary, home)))
     return Survey(rule.prefix, ready=True, note=rule.description)
+
+
+_ENDINGS = ((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"))
+
+
+class ImageBackend(TurnBackend[Waits]):
+    """Asks the service for an image, stores it in the repository's ``images/`` and sends it as a file. It has no
+    sessions: each turn is independent. The service may still draw, and charge for, one that was stopped."""
+
+    name = "image"
+
+    def __init__(self, service: MediaService) -> None:
+        super().__init__(SystemClock())
+        self._service = service
+
+    async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+        del record  # there is no program to record
+        waits = self._live[turn.turn_id] = Waits(self._clock)
+        if self._service.available:
+            yield ToolUse(turn.turn_id, "Image", one_line(turn.prompt, 80))
+        yield await waits.work(self._draw(turn))
+
+    async def _draw(self, turn: TurnRequest) -> Finished:
+        try:
+            picture = await self._service.draw(turn.prompt)
+            if kind_of(picture) != "image":
+                raise RemoteError("the image service sent something that is not an image")
+            name = f"image-{turn.turn_id[:12]}{_ending(picture)}"
+            path = await asyncio.to_thread(save_file, turn.workdir, IMAGES, name, picture)
+        except RemoteError as error:
+            return Finished(ok=False, text=f"No image: {error}.", reason="failed")
+        except OSError as error:
+            why = error.strerror or str(error)
+            return Finished(ok=False, text=f"The image cannot be saved in {IMAGES}: {why}.", reason="failed")
+        return Finished(ok=True, text=enveloped(f" {path} ", "file"), reason="done")
+
+
+def _ending(picture: bytes) -> str:
+    return next((ending for magic, ending in _ENDINGS if picture.startswith(magic)), ".webp")

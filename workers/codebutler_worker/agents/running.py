@@ -24,7 +24,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
 from codebutler_worker.egress.policy import NetworkPolicy, for_agents
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.common import Sandbox
 
 NetworkPolicyFor = Callable[[SandboxSection, str, Mapping[str, str]], NetworkPolicy]
 BUSY = "This agent session is already working on another message: wait for it, or start a new conversation."

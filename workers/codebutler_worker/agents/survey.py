@@ -19,8 +19,8 @@ from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.programs.program import program_root
+from codebutler_worker.sandbox.common import Launch, SandboxPolicy
 from codebutler_worker.sandbox.destinations import read_head, read_regular
-from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from codebutler_worker.store.opening import STATE_DIR
 
 PASSED_ON = frozenset(

@@ -20,7 +20,7 @@ from pathlib import Path
 from codebutler.config.schema import Check, ChecksSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.text.markup import plain
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, Finished, TurnRequest

@@ -19,8 +19,8 @@ from codebutler_worker.changes.evidence import with_trailers
 from codebutler_worker.changes.undo import LOOKED_AT, undo_key
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.forge.host import Host
-from codebutler_worker.forge.signing import Signer, how_to_sign
+from codebutler_worker.forge.push import Signer, how_to_sign
+from codebutler_worker.forge.remote import Host
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.present.notices import (
     ALREADY_UNDONE,

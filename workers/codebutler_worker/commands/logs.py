@@ -19,7 +19,7 @@ from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs, session_of
 from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.media.kinds import size
+from codebutler_worker.media.files import size
 from codebutler_worker.present import pieces
 from codebutler_worker.present.lines import code, count, one_line, span
 from codebutler_worker.present.terminal import TerminalPages, shown

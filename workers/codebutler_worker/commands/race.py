@@ -19,13 +19,13 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import TurnOutcome
 from codebutler.domain.refs import ConversationRef
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.text.markup import plain
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.card import INTERRUPTED, NOT_RUN, STOPPED
 from codebutler_worker.changes.checking import checks_of, run_checks
-from codebutler_worker.changes.comparison import Contender, Work, checking_line, compared, racing_line
-from codebutler_worker.changes.racing import (
+from codebutler_worker.changes.evidence import Contender, Work, checking_line, compared, racing_line
+from codebutler_worker.changes.undo import (
     RACE,
     Checked,
     Race,

@@ -11,7 +11,7 @@ from codebutler.domain.message import RETRY_ACTION, Button, said
 from codebutler.domain.refs import NO_PERSON
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
-from codebutler_worker.changes.racing import stop_race_checks
+from codebutler_worker.changes.undo import stop_race_checks
 from codebutler_worker.commands.logs import withdraw
 from codebutler_worker.commands.showing import turn_line
 from codebutler_worker.commands.table import Invocation

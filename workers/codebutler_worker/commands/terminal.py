@@ -11,7 +11,7 @@ from codebutler.config.permission import admitted, may
 from codebutler.domain.message import said
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.text.markup import fence, message_link, plain
-from codebutler_worker.agents.desk import SHARED, Desk
+from codebutler_worker.agents.rollcall import SHARED, Desk
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.present.lines import code, count, one_line, span, visible
 from codebutler_worker.runtime.deferred import LINE, CommandReply, sent_as

@@ -11,11 +11,12 @@ from codebutler.text.markup import message_link, plain
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy, last_of_agents
-from codebutler_worker.media.kinds import size
-from codebutler_worker.present.lines import code, count
-from codebutler_worker.present.worktrees import (
+from codebutler_worker.media.files import size
+from codebutler_worker.present.lines import (
     SHARED,
+    code,
     conflict_text,
+    count,
     discarded_text,
     listed,
     merged_text,
@@ -26,8 +27,8 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, UNFINISHED, Todo, words_of
 from codebutler_worker.store.rows import DeferredRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tree.inventory import WorktreeState, size_kib
 from codebutler_worker.tree.merging import merge as merge_branch
+from codebutler_worker.tree.trailers import WorktreeState, size_kib
 from codebutler_worker.tree.tree import GitError
 from codebutler_worker.tree.worktrees import GONE, existing, name_of, names_in
 

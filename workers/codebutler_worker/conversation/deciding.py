@@ -29,15 +29,17 @@ from codebutler.domain.refs import PersonRef
 from codebutler.text.markup import plain
 from codebutler_worker.conversation.approvals import (
     MOST_TOGETHER,
+    Objection,
     answer_poll,
     close_polls,
+    is_met,
+    objection_to,
     requesters_of,
     settle,
     show,
     waited_for,
 )
 from codebutler_worker.conversation.marks import end_message
-from codebutler_worker.conversation.quorum import Objection, is_met, objection_to
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import one_line, person
 from codebutler_worker.runtime.turns import (

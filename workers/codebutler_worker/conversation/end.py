@@ -9,7 +9,7 @@ from codebutler.domain.message import Message
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.amounts import amount
 from codebutler_worker.agents.backend import Finished
-from codebutler_worker.changes.racing import is_racing
+from codebutler_worker.changes.undo import is_racing
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.history import plan_kept
 from codebutler_worker.conversation.limits import Hold, hand_over, mark_hold, post_hold

@@ -23,7 +23,7 @@ from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit
 from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_unconfirmed
-from codebutler_worker.media.kinds import is_voice
+from codebutler_worker.media.files import is_voice
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import crowded, handled, stale
 from codebutler_worker.runtime.turns import (

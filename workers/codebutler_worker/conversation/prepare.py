@@ -23,16 +23,15 @@ from codebutler_worker.agents.survey import instructions
 from codebutler_worker.changes.card import UNDONE
 from codebutler_worker.changes.evidence import Snapshots
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
-from codebutler_worker.changes.racing import was_picked
-from codebutler_worker.changes.undo import to_put_back
+from codebutler_worker.changes.undo import to_put_back, was_picked
 from codebutler_worker.conversation.approvals import answers_before
 from codebutler_worker.conversation.history import LOOKED_BACK, Missed, look_back, unread
 from codebutler_worker.conversation.parked import LIMIT
 from codebutler_worker.conversation.queue import HANDED_OVER, STALE
 from codebutler_worker.conversation.terminal import opening
-from codebutler_worker.media.kinds import size
+from codebutler_worker.media.files import size
 from codebutler_worker.memory.keeping import TurnNotes
-from codebutler_worker.memory.recalled import memory_block, read_memory
+from codebutler_worker.memory.learning import memory_block, read_memory
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE

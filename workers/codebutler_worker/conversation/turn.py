@@ -14,7 +14,7 @@ from functools import partial
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import TurnStarted
 from codebutler_worker.agents.answer import clean
@@ -34,15 +34,12 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.changes.evidence import Snapshots, show_changes, trail
 from codebutler_worker.conversation.asking import Asking
-from codebutler_worker.conversation.attachments import AttachmentFetcher, is_usable
-from codebutler_worker.conversation.display import Display
+from codebutler_worker.conversation.display import Display, Publisher
 from codebutler_worker.conversation.end import Ending, conclude, outcome_of, record_end
 from codebutler_worker.conversation.history import Missed, record_of
-from codebutler_worker.conversation.lacking import warn_of_lacks
 from codebutler_worker.conversation.limits import Hold, after_refusal
 from codebutler_worker.conversation.prepare import BegunTurn, keep_session, prompt_of, request_of
-from codebutler_worker.conversation.publisher import Publisher
-from codebutler_worker.conversation.workdir import tidy_workdir
+from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir, warn_of_lacks
 from codebutler_worker.present.answer import NOTHING_LEFT
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.budget import BudgetWatch, used_up_text

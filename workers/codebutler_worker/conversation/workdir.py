@@ -4,27 +4,44 @@ conflicts becomes a turn, and worktrees that were merged long ago are removed.""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
+from uuid import NAMESPACE_URL, uuid5
 
+from codebutler.config.choices import section_of
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.model import File
 from codebutler.domain.refs import MessageRef
+from codebutler.protocol.capabilities import AgentResult, Capability, Cell, cells_of, last_result, row_of
+from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler.text.markup import message_link, plain
-from codebutler_worker.changes.racing import is_racing
-from codebutler_worker.changes.undo import changed_by, follow_up, give_task
+from codebutler_worker.changes.undo import changed_by, follow_up, give_task, is_racing
 from codebutler_worker.conversation.prepare import BegunTurn
+from codebutler_worker.internet.remote import RemoteError
+from codebutler_worker.media.files import (
+    FILES,
+    Fetched,
+    NotFetchedError,
+    audio_name,
+    is_voice,
+    kind_of,
+    safe_name,
+    save_file,
+)
+from codebutler_worker.present.answer import heard, left_out, not_transcribed, why_not
+from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
-from codebutler_worker.present.worktrees import conflict_task
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import UNFINISHED, own_tree, talks, using, words_of
-from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState
-from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
+from codebutler_worker.runtime.turns import UNFINISHED, WORDLESS, agent_name, own_tree, talks, using, words_of
+from codebutler_worker.store.rows import AttachmentRow, DeferredRow, TurnRow, TurnState
+from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 from codebutler_worker.tree.merging import Merged, shared_paths
 from codebutler_worker.tree.worktrees import Worktrees, name_of, names_in
 
@@ -152,3 +169,180 @@ async def remove_merged(runtime: Runtime, now: datetime) -> None:
                 runtime.log("INF", f"removed the merged worktree {name_of(conversation)}; kept as {ref}")
         except CodeButlerError as error:
             runtime.log("WRN", f"kept the worktree {name_of(conversation)}: {error}")
+
+
+WORDS: Mapping[Capability, str] = MappingProxyType(
+    {
+        "image": "{agent} may not see your picture: describe what matters in it.",
+        "plan": "{agent} may change files although it is in plan mode.",
+        "resume": "{agent} may not know what was said before in this thread: repeat what matters.",
+        "resume-after-kill": "{agent} may not know what was said before it was interrupted: repeat what matters.",
+        "deny": "{agent} may run commands without asking.",
+    }
+)
+"""What a turn may need that is worth a warning."""
+FOUND = "⚠️ {words} (`codebutler doctor --live`: {text})"
+
+
+def needs(
+    config: Config, begun: BegunTurn, files: Sequence[AttachmentRow], session_id: str | None
+) -> set[Capability]:
+    """What this turn needs of its agent besides answering. Pure."""
+    found: set[Capability] = set()
+    if any(file.state == "stored" and file.mimetype.startswith("image/") for file in files):
+        found.add("image")
+    section = section_of(config, begun.turn.agent)
+    mode = begun.choice.mode or (section.permission_mode if section is not None else "")
+    if mode == "plan":
+        found.add("plan")
+    if mode == "ask":
+        found.add("deny")
+    if session_id:
+        found.add("resume-after-kill" if begun.turn.reason == "interrupted" else "resume")
+    return found
+
+
+def lacking(row: AgentResult | None, needed: set[Capability]) -> list[Cell]:
+    """The needed capabilities that the agent was seen to lack. Pure."""
+    cells = cells_of(row) if row is not None else {}
+    known = (cells[name] for name in WORDS if name in needed and name in cells)
+    return [cell for cell in known if cell.state in ("no", "not supported")]
+
+
+async def warn_of_lacks(
+    runtime: Runtime, begun: BegunTurn, files: Sequence[AttachmentRow], session_id: str | None
+) -> None:
+    """Post what is missing, unless this conversation was told before. Raises StoreError."""
+    turn = begun.turn
+    if begun.program is not None or turn.agent in WORDLESS:
+        return
+    needed = needs(runtime.settings.config, begun, files, session_id)
+    if not needed:
+        return
+    result = await asyncio.to_thread(last_result, runtime.home)
+    row = row_of(result, runtime.settings.name, turn.agent)
+    missing = lacking(row, needed)
+    if row is None or not missing or await runtime.commit(lambda uow: not _untold(uow, begun, missing)):
+        return
+    # Asking programs for their versions takes a moment, so it comes last.
+    versions = {
+        agent_name(runtime.settings.config, found.prefix): found.version
+        for found in await runtime.agents.survey()
+    }
+    if versions.get(turn.agent) == row.version:
+        await runtime.commit(partial(_tell, begun=begun, missing=missing))
+
+
+def _untold(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in missing if uow.outbox.get(_op_id(begun, cell)) is None]
+
+
+def _tell(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> None:
+    for cell in _untold(uow, begun, missing):
+        words = WORDS[cell.capability].format(agent=begun.turn.agent)
+        told = FOUND.format(words=words, text=cell.text)
+        uow.post(place_of(begun.turn), told, op_id=_op_id(begun, cell), value="notice")
+
+
+def _op_id(begun: BegunTurn, cell: Cell) -> str:
+    """The same ID throughout the conversation, so that the outbox knows what was posted."""
+    turn = begun.turn
+    return uuid5(NAMESPACE_URL, f"lacking {turn.conversation} {turn.agent} {cell.capability}").hex
+
+
+ALL_S = 600.0
+ATTEMPTS = 3
+RETRY_S = 2.0
+MAX_TRANSCRIPT_CHARS = 50_000
+
+
+def is_usable(row: AttachmentRow) -> bool:
+    """Whether an agent can use it without words: not an untranscribed voice message."""
+    return row.state == "transcribed" or (row.state == "stored" and not row.is_voice)
+
+
+class AttachmentFetcher:
+    """Those of one turn, which is at ``place`` and works in ``workdir``."""
+
+    def __init__(self, runtime: Runtime, place: ThreadPlace, workdir: Path) -> None:
+        self._runtime = runtime
+        self._place = place
+        self._workdir = workdir
+
+    async def fetch(self, rows: Sequence[AttachmentRow]) -> tuple[AttachmentRow, ...]:
+        """Fetch the wanted ones, in order; returns what is known of them then. Raises StoreError."""
+        until_s = self._runtime.clock.monotonic() + ALL_S
+        return tuple([await self._fetched(row, until_s) for row in rows])
+
+    async def _fetched(self, row: AttachmentRow, until_s: float) -> AttachmentRow:
+        if row.state != "wanted":
+            return row
+        try:
+            if self._runtime.clock.monotonic() > until_s:
+                raise NotFetchedError("timeout")
+            ready, words = await self._obtain(row)
+        except NotFetchedError as error:
+            ready, words = replace(row, state="failed"), left_out(row, why_not(str(error)))
+        except OSError as error:
+            why = f"it cannot be stored: {error.strerror or error}"
+            ready, words = replace(row, state="failed"), left_out(row, why)
+        await self._keep(ready, words)
+        return ready
+
+    async def _obtain(self, row: AttachmentRow) -> tuple[AttachmentRow, str]:
+        """The file where the agent finds it, and the notice for people."""
+        if row.size_bytes > MAX_FETCH_BYTES:
+            raise NotFetchedError("too_large")
+        fetched = await self._download(row.file_id)
+        if fetched.transcript:
+            return _transcribed(row, fetched.transcript)
+        row = _completed(row, fetched.file)
+        if not fetched.content and (row.size_bytes or row.is_voice):
+            raise NotFetchedError("empty")
+        if not row.is_voice or kind_of(fetched.content) != "audio":
+            return replace(await self._stored(row, fetched.content), is_voice=False), ""
+        try:
+            text = await self._runtime.media.transcribe(audio_name(row.name, row.mimetype), fetched.content)
+            return _transcribed(row, text)
+        except (RemoteError, NotFetchedError) as error:
+            why = str(error) if isinstance(error, RemoteError) else why_not(str(error))
+            return await self._stored(row, fetched.content), not_transcribed(why)
+
+    async def _stored(self, row: AttachmentRow, content: bytes) -> AttachmentRow:
+        name = f"{row.file_id}-{safe_name(row.name)}"
+        path = await asyncio.to_thread(save_file, self._workdir, FILES, name, content)
+        return replace(row, state="stored", path=path, size_bytes=len(content))
+
+    async def _download(self, file_id: str) -> Fetched:
+        """Retries what fails on the way."""
+        for _attempt in range(ATTEMPTS - 1):
+            try:
+                return await self._runtime.fetcher.fetch(file_id)
+            except NotFetchedError as error:
+                if str(error) != "unreachable":
+                    raise
+            await self._runtime.clock.sleep(RETRY_S)
+        return await self._runtime.fetcher.fetch(file_id)
+
+    async def _keep(self, row: AttachmentRow, words: str) -> None:
+        def work(uow: UnitOfWork) -> None:
+            uow.attachments.put(row)
+            if words:
+                uow.post(self._place, words)
+
+        await self._runtime.commit(work)
+
+
+def _completed(row: AttachmentRow, file: File | None) -> AttachmentRow:
+    """A file shared from another workspace arrives without name and type."""
+    if file is None or row.name:
+        return row
+    voice = is_voice(file)
+    return replace(row, name=file.name, mimetype=file.mimetype, is_voice=voice)
+
+
+def _transcribed(row: AttachmentRow, text: str) -> tuple[AttachmentRow, str]:
+    words = " ".join(text.split())[:MAX_TRANSCRIPT_CHARS]
+    if not words:
+        raise NotFetchedError("silence")
+    return replace(row, state="transcribed", transcript=words), heard(words)

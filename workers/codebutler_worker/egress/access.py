@@ -23,7 +23,7 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import Dialer, HostPort
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import Proxy, Rules
-from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
+from codebutler_worker.sandbox.common import Network, ProxySocket, SandboxPolicy
 
 PORT = 3128
 """The proxy's port inside. Any port would do, since the namespace has no others; this one is recognizable."""

@@ -15,8 +15,7 @@ from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
 from codebutler_worker.programs.process import run_to_end
-from codebutler_worker.sandbox.common import trial_directories
-from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy, trial_directories
 from codebutler_worker.sandbox.prelude import GIT_TOLD
 
 Kind = Literal["none", "hosts", "open"]

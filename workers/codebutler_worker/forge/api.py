@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 import msgspec
 from msgspec import Meta
 
-from codebutler.config.secrets import mask_text
-from codebutler_worker.forge.host import OUTPUT_BYTES, Host
-from codebutler_worker.forge.remote import ForgeError
+from codebutler.config.resolve import mask_text
+from codebutler_worker.forge.remote import OUTPUT_BYTES, ForgeError, Host
 from codebutler_worker.internet.addresses import PageRefusedError
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import proxy_of

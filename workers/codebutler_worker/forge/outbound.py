@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codebutler.config.secrets import mask_text
-from codebutler_worker.forge.host import Host, git_environment
-from codebutler_worker.forge.remote import ForgeError, Remote
+from codebutler.config.resolve import mask_text
+from codebutler_worker.forge.remote import ForgeError, Host, Remote, git_environment
 from codebutler_worker.programs.process import EndedProgram
 
 LOCAL_S = 300.0

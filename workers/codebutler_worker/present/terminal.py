@@ -15,7 +15,7 @@ from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.text.markup import fence, plain
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Finished, Output
-from codebutler_worker.media.kinds import size
+from codebutler_worker.media.files import size
 from codebutler_worker.present.lines import code, cost, one_line, span
 
 MAX_PAGES = 10

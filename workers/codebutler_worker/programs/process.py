@@ -12,7 +12,7 @@ from functools import partial
 from typing import Self
 
 from codebutler_worker.programs.program import Birth, Program, begun, birth_of
-from codebutler_worker.sandbox.port import Launch
+from codebutler_worker.sandbox.common import Launch
 
 LINE_LIMIT_BYTES = 16 * 2**20
 STDERR_TAIL_BYTES = 8 * 2**10

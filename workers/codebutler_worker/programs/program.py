@@ -23,8 +23,8 @@ from typing import Any, Self, TypeVar
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.system import ProcessEntry, this_system
 from codebutler_worker.sandbox.cgroups import owned_name, ownerless
+from codebutler_worker.sandbox.common import Enclosure, Launch
 from codebutler_worker.sandbox.pins import PinHold
-from codebutler_worker.sandbox.port import Enclosure, Launch
 
 # Nobody is there to page, to type in git's editor, or to enter a password.
 UNATTENDED = {

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from typing import Self
 
 from codebutler_worker.programs.program import Birth, Program, begun, birth_of
+from codebutler_worker.sandbox.common import Launch
 from codebutler_worker.sandbox.limits import SHELL
-from codebutler_worker.sandbox.port import Launch
 
 # Reading a terminal's output piece by piece; each piece is recorded first.
 #

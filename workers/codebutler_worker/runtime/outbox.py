@@ -22,7 +22,7 @@ import msgspec
 from codebutler.domain.errors import FrameTooLargeError
 from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, MessageRef
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store

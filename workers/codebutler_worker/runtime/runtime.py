@@ -16,14 +16,14 @@ from typing import Any, Protocol, TypeVar
 
 from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
-from codebutler.config.secrets import secrets_in
+from codebutler.config.resolve import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, MessagePosted, Operation
 from codebutler.domain.refs import MessageRef
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
+from codebutler.protocol.conversations import MOST_SPANS, SpanName, Traced, WorkSpan
 from codebutler.protocol.messages import Configure, DayUse, Log, LogTag, TotalUse, TurnEnded
-from codebutler.protocol.spans import MOST_SPANS, SpanName, Traced, WorkSpan
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, ToolResult, ToolUse
 from codebutler_worker.agents.survey import Survey

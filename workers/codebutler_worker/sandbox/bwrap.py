@@ -13,15 +13,19 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
 from codebutler_worker.sandbox.common import (
     Inside,
+    Launch,
     MachineView,
+    ProxySocket,
+    Sandbox,
+    SandboxPolicy,
     below,
+    environment,
     refuse_too_wide,
     trial_directories,
     trial_failure,
 )
 from codebutler_worker.sandbox.person import become, require_way
 from codebutler_worker.sandbox.pins import Watcher
-from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
 from codebutler_worker.sandbox.system import SystemLayout, find_program, inspect_system

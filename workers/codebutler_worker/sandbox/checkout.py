@@ -69,7 +69,7 @@ def _entries(place: Path) -> list[os.DirEntry[str]]:
 
 
 PRIVATE = ".codebutler"
-SHARED = ("files", "images")
+SHARED: tuple[str, ...] = ("files", "images")
 POINTER_BYTES = 4096
 
 Paths = tuple[Path, ...]

@@ -20,12 +20,20 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.common import PASSED, MachineView, trial_directories
+from codebutler_worker.sandbox.common import (
+    PASSED,
+    Launch,
+    MachineView,
+    ProxySocket,
+    Sandbox,
+    SandboxPolicy,
+    environment,
+    trial_directories,
+)
 from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
 from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv, look, run_options, words
 from codebutler_worker.sandbox.limits import listed
 from codebutler_worker.sandbox.pins import Watcher
-from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
 from codebutler_worker.sandbox.prelude import through, with_tracked
 from codebutler_worker.sandbox.seccomp import (
     AARCH64,

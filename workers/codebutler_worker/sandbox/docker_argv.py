@@ -16,8 +16,7 @@ from codebutler.config.programs import IDLER, RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.common import Inside, below, refuse_too_wide, status_without_links
-from codebutler_worker.sandbox.port import ProxySocket
+from codebutler_worker.sandbox.common import Inside, ProxySocket, below, refuse_too_wide, status_without_links
 from codebutler_worker.sandbox.prelude import INSIDE
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
 

@@ -24,7 +24,7 @@ from codebutler_worker.sandbox.cgroups import (
     remove,
     stale,
 )
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
 
 SHELL = "/bin/sh"
 BLOCK_BYTES = 512  # POSIX: the unit of `ulimit -f`

@@ -10,8 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from codebutler.config.committer import NAMING, Committer
-from codebutler.config.git_repo import ROOTS_OWN, RUN_AS_USER, Owner, sudo_user, unreachable_because
+from codebutler.config.git_repo import (
+    NAMING,
+    ROOTS_OWN,
+    RUN_AS_USER,
+    Committer,
+    Owner,
+    sudo_user,
+    unreachable_because,
+)
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.protocol.messages import Finding, fail, ok, warn

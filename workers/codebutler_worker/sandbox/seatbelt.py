@@ -14,12 +14,16 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
 from codebutler_worker.sandbox.common import (
     Inside,
+    Launch,
     MachineView,
+    ProxySocket,
+    Sandbox,
+    SandboxPolicy,
+    environment,
     refuse_too_wide,
     trial_directories,
     trial_failure,
 )
-from codebutler_worker.sandbox.port import Launch, ProxySocket, Sandbox, SandboxPolicy, environment
 
 # The sandbox as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: takes everything that was looked up, returns a
 # text.

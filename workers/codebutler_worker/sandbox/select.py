@@ -9,10 +9,9 @@ from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import toolchains
+from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy, environment, toolchains
 from codebutler_worker.sandbox.limits import configured
 from codebutler_worker.sandbox.person import as_owner
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, environment
 
 # NoSandbox: only a trusted configuration can ask for it.
 

@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from codebutler_worker.tools.confined import writable
 from codebutler_worker.tools.outcome import Result, ToolError
-from codebutler_worker.tools.port import Arguments, Context, Described, Tool
 from codebutler_worker.tools.programs import difference
 from codebutler_worker.tools.reading import Decoded, Encoding, read_text
 from codebutler_worker.tools.replacing import applied, changes
+from codebutler_worker.tools.running import Arguments, Context, Described, Tool
 
 MAX_CHARS = 2**20
 MAX_EDITED_BYTES = 8 * 2**20

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from codebutler_worker.tools.confined import is_directory, readable, relative
 from codebutler_worker.tools.outcome import Result, ToolError
-from codebutler_worker.tools.port import Arguments, Context, Described, Tool
 from codebutler_worker.tools.programs import clipped
+from codebutler_worker.tools.running import Arguments, Context, Described, Tool
 
 LIMIT_S = 30.0
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.tools.lenient import UnreadableError, lenient
+from codebutler_worker.tools.matching import UnreadableError, lenient
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.port import Arguments, Tool
+from codebutler_worker.tools.running import Arguments, Tool
 
 # Names that models use because other agents' tools use them, and our name for each.
 #

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler_worker.tree.inventory import Target, WorktreeState
 from codebutler_worker.tree.scripts import FUNCTIONS
+from codebutler_worker.tree.trailers import Target, WorktreeState
 from codebutler_worker.tree.tree import Git, GitError
 from codebutler_worker.tree.worktrees import RUNNING, Check, Worktrees
 

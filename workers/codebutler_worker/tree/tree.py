@@ -18,8 +18,8 @@ from typing import Literal
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
 from codebutler_worker.programs.process import AgentProcess, EndedProgram, Record, run_to_end
+from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.tree.scripts import COMMIT, DIFF, NO_REPOSITORY, NOTHING_LEFT, PUT_BACK, SNAPSHOT
 from codebutler_worker.tree.unsigned import MARK, Sign, unsigned_in
 

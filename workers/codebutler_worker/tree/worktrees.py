@@ -19,6 +19,7 @@ from pathlib import Path
 from codebutler.config.git_repo import Owner
 from codebutler.config.registry import unaccented
 from codebutler_worker.sandbox.checkout import inspect_checkout
+from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.destinations import (
     make_directory,
     make_file,
@@ -26,9 +27,8 @@ from codebutler_worker.sandbox.destinations import (
     remove,
     status_beneath,
 )
-from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.opening import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
-from codebutler_worker.tree.inventory import STATE, Target, WorktreeState, find_target, parse_state
+from codebutler_worker.tree.trailers import STATE, Target, WorktreeState, find_target, parse_state
 from codebutler_worker.tree.tree import NOT_GIT, Git, GitError, Tree
 
 WORKTREES = "worktrees"

@@ -28,7 +28,7 @@ from codebutler.domain.errors import (
     StoreError,
     StoreTooNewError,
 )
-from codebutler.platform import killpoints
+from codebutler.platform import signals
 from codebutler.platform.backups import Backups, DailyBackups, directory_name
 from codebutler.platform.processes import shorten_switch_interval
 from codebutler.platform.signals import ignore_interrupts
@@ -57,7 +57,7 @@ def main(connection: Connection) -> None:
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     shorten_switch_interval()
-    killpoints.watch(f"worker:{current_process().name}", os.environ)
+    signals.watch(f"worker:{current_process().name}", os.environ)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
     sys.exit(asyncio.run(serve(sock, SystemClock(), _roster, Home.from_env(os.environ))))

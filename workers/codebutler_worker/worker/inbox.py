@@ -27,7 +27,7 @@ from codebutler.domain.model import (
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
-from codebutler_worker.changes.racing import stop_race_checks
+from codebutler_worker.changes.undo import stop_race_checks
 from codebutler_worker.commands.changes import NO_CHECKS, NO_COMMAND, resolved
 from codebutler_worker.commands.knowledge import taught
 from codebutler_worker.commands.logs import withdraw

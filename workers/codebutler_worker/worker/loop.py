@@ -10,7 +10,7 @@ from functools import partial
 
 from codebutler.config.programs import program_names
 from codebutler.domain.errors import EXIT_FAILED, ProtocolError, StoreError
-from codebutler.platform.killpoints import reached
+from codebutler.platform.signals import reached
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.conversations import AskDiff, AskFound, AskThread
 from codebutler.protocol.messages import (
@@ -36,7 +36,7 @@ from codebutler.protocol.messages import (
     ToWorker,
 )
 from codebutler.protocol.pipe import MessagePipe
-from codebutler_worker.changes.page import run_changes
+from codebutler_worker.changes.pending import run_changes
 from codebutler_worker.commands.find import found
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.parked import RESTARTED, leave_for_restart, recover

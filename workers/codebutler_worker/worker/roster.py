@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.choices import CONFIGURED, Choice, with_choice
-from codebutler.config.committer import Committer
+from codebutler.config.git_repo import Committer
 from codebutler.config.programs import is_headless, program_of
 from codebutler.config.schema import CommandRule, Config, RepoSettings
 from codebutler.domain.clock import Clock
@@ -18,7 +18,7 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.tasks import Tasks
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.image import ImageBackend
+from codebutler_worker.agents.headless import ImageBackend
 from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext, TurnBackend
@@ -27,9 +27,9 @@ from codebutler_worker.changes.undo import UndoBackend
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.turns import own_tree, prefixes_of
+from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter, configured
 from codebutler_worker.sandbox.person import ensure_home, identity
-from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.tree.tree import Git, Tree
 from codebutler_worker.tree.worktrees import Worktrees, existing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.chat.telegram.groups import SETTLE_S
+from codebutler.chat.telegram.places import SETTLE_S
 from codebutler.domain.errors import ChatAuthError, StoreFullError
 from codebutler.domain.message import said
 from codebutler.domain.model import Event, Post, Request

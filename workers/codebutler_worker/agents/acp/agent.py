@@ -13,7 +13,7 @@ from codebutler_worker.agents.backend import STOPPED, TurnRequest, Verdict, line
 from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService, TokenMeter
-from codebutler_worker.sandbox.port import Launch, Sandbox
+from codebutler_worker.sandbox.common import Launch, Sandbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
 from codebutler_worker.egress.access import new_token
 from codebutler_worker.programs.process import AgentProcess
-from codebutler_worker.sandbox.port import Sandbox
+from codebutler_worker.sandbox.common import Sandbox
 
 if TYPE_CHECKING:
     from codebutler_worker.agents.acp.turn import AcpTurn

@@ -21,7 +21,7 @@ from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
-from codebutler_worker.agents.sessions import kept_here
+from codebutler_worker.agents.record import kept_here
 from codebutler_worker.agents.survey import (
     NODE_FLOOR,
     SUPPORTED,
@@ -33,9 +33,9 @@ from codebutler_worker.agents.survey import (
 )
 from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
+from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.destinations import regular_file
 from codebutler_worker.sandbox.person import as_owner, make_directories
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 LOGIN = (
     "Kimi Code is not logged in, or its login has expired: run `kimi login` on the machine as the user who runs "

@@ -27,9 +27,8 @@ from codebutler_worker.agents.claude.commands import expansion, listed, name_in
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
-from codebutler_worker.agents.record import SessionLog
+from codebutler_worker.agents.record import SessionLog, kept_here
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.agents.sessions import kept_here
 from codebutler_worker.agents.survey import (
     CLAUDE,
     Survey,

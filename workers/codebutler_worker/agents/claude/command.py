@@ -22,7 +22,7 @@ from codebutler_worker.agents.survey import Surroundings, executable
 from codebutler_worker.egress.access import HERE
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
 from codebutler_worker.programs.program import program_root
-from codebutler_worker.sandbox.port import Network, SandboxPolicy
+from codebutler_worker.sandbox.common import Network, SandboxPolicy
 
 # How Claude Code reaches its model, and with which credentials.
 #

@@ -30,8 +30,8 @@ from codebutler_worker.tools.outcome import (
     SendFile,
     ToolError,
 )
-from codebutler_worker.tools.port import Arguments, Context, Described, Kind, Tool
 from codebutler_worker.tools.repair import definition, tool_named, understood
+from codebutler_worker.tools.running import Arguments, Context, Described, Kind, Tool
 
 SUMMARY_CHARS = 150
 AGREED = "The person approved the plan. Carry it out."

@@ -12,8 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from codebutler.config.paths import Home
+from codebutler.config.resolve import secrets_of
 from codebutler.config.schema import Config, PermissionMode, RepoSettings
-from codebutler.config.secrets import secrets_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.platform.lookup import path_of
@@ -37,13 +37,12 @@ from codebutler_worker.agents.survey import repository_says
 from codebutler_worker.egress.policy import for_tools, noted
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import WebSearch
-from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.skills import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
-from codebutler_worker.tools.port import Context, Tool
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
-from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, bash, use_skill
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, Context, Tool, bash, use_skill
 from codebutler_worker.tools.shell import ShellTerminal
 from codebutler_worker.tools.talking import (
     ADD_SUBGOAL,
@@ -55,8 +54,9 @@ from codebutler_worker.tools.talking import (
     REMEMBER,
     SEND_FILE,
     UPDATE_SUBGOAL,
+    web_fetch,
+    web_search,
 )
-from codebutler_worker.tools.web import web_fetch, web_search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.policy import for_agents, for_commands
 from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.programs.pty import PtyProcess
-from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
 
 SUMMARY_CHARS = 150
 UNRECORDED = "⚠️ The session's log could not be saved: {why}."
