@@ -87,10 +87,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
     parser.add_argument("-v", "--verbose", action="store_true", help="walk: print the way itself, in order")
     parser.add_argument("--place", type=Path, help="measure on the disk of this directory")
-    parser.add_argument("--page", type=Path, help="write the page of the documentation; measures everything")
+    parser.add_argument("--page", type=Path, help="write the figures into this page of the documentation")
     given = parser.parse_args()
-    if given.page and given.names:
-        parser.error("the page holds all measurements: name none")
     if unknown := set(given.names) - MEASUREMENTS.keys():
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
     names = given.names or list(MEASUREMENTS)
@@ -101,7 +99,8 @@ def main() -> int:
     print(_json(figures) if given.json else table(figures))
     if given.page:
         about = {name: _about(measure) for name, measure in MEASUREMENTS.items()}
-        given.page.write_text(page(found, about, on, datetime.now(UTC)), encoding="utf-8")
+        before = given.page.read_text(encoding="utf-8") if given.page.exists() else ""
+        given.page.write_text(page(found, about, on, datetime.now(UTC), before), encoding="utf-8")
     return int(not all(figure.reached for figure in figures)) if all(found.values()) else 2
 
 

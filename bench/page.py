@@ -15,25 +15,39 @@ HEAD = """\
 
 `make bench` writes this page. It measures the whole product against the embedded workspace and prints the same \
 figures. Each figure is compared with its limit, or with a peer measured in the same run: on another machine, such a \
-ratio says more than the milliseconds do. Missed limits are marked.
+ratio says more than the milliseconds do. Missed limits are marked. `python -m bench NAME --page FILE` renews one \
+section; each says when and where it was measured.
 """
+NOT_YET = "Not measured yet."
 
 
 def page(
-    found: Mapping[str, Sequence[Figure]], about: Mapping[str, str], machine: str, date: datetime
+    found: Mapping[str, Sequence[Figure]],
+    about: Mapping[str, str],
+    machine: str,
+    date: datetime,
+    before: str = "",
 ) -> str:
-    """Markdown; ``found`` by measurement, none where it could not be had; ``about``: what each measures. Pure."""
-    parts = [HEAD, f"{date:%d %B %Y}, on {machine}."]
-    for name, figures in found.items():
-        parts += [
-            f"## {name}\n\n{about[name]}",
-            _table(figures) if figures else "Not measured in this run.",
-        ]
+    """Markdown, a section for each measurement of ``about`` (name: what it measures). A measurement without figures
+    in ``found`` keeps its section of ``before``, the page as it was. Pure."""
+    parts = [HEAD]
+    for name, what in about.items():
+        parts.append(f"## {name}\n\n{what}")
+        if figures := found.get(name):
+            parts += [f"{date:%d %B %Y}, on {machine}.", _table(figures)]
+        else:
+            parts.append(_kept(before, name))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
+def _kept(before: str, name: str) -> str:
+    """What the page said of a measurement, without its heading and its description."""
+    section = before.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    return section.strip().partition("\n\n")[2] or NOT_YET
+
+
 def machine(load: float) -> str:
-    """What this machine is, without its name: whoever reads it learns nothing of whose it is. ``load``: how busy it was
+    """Describe this machine without its name, so that the page does not say whose it is. ``load``: how busy it was
     when the run began."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (

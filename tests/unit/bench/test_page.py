@@ -26,10 +26,23 @@ def test_a_figure_stands_beside_its_limit_and_a_missed_one_is_marked() -> None:
     )
     assert text.startswith("# Performance\n")
     assert "22 November 2026, on M." in text
-    assert "## ack\n\nAbout.\n" in text
+    assert "## ack\n\nAbout.\n\n22 November" in text
     assert "| it | 1.23 ms | 2 ms | 0.62 (≤ 1) |  |" in text
     assert "| a \\| b | 3.00 ms | 1 ms (peer) | 3.00 (≤ 1.5) | **missed** |" in text
-    assert text.endswith("Not measured in this run.\n")
+    assert text.endswith("## sandbox\n\nAbout.\n\nNot measured yet.\n")
+
+
+def test_what_is_not_measured_again_keeps_its_figures_and_their_date() -> None:
+    about = {"ack": "About.", "burst": "About.", "walk": "About."}
+    first, second = datetime(2026, 11, 22, tzinfo=UTC), datetime(2026, 11, 26, tzinfo=UTC)
+    before = page({"ack": [limit("a", 1, 2)], "burst": [limit("b", 1, 2)]}, about, "M", first)
+    text = page({"ack": [], "burst": [limit("b", 3, 2)]}, about, "N", second, before)
+    assert "## ack\n\nAbout.\n\n22 November 2026, on M.\n\n" in text
+    assert "| a | 1.00 ms |" in text
+    assert "## burst\n\nAbout.\n\n26 November 2026, on N.\n\n" in text
+    assert "| b | 1.00 ms |" not in text
+    assert text.endswith("## walk\n\nAbout.\n\nNot measured yet.\n")
+    assert page({}, about, "N", second, text) == text
 
 
 def test_the_machine_has_no_name() -> None:
