@@ -97,7 +97,8 @@ def worker(connection: Connection) -> None:
 
 def main(arguments: list[str]) -> int:
     """The supervisor's command, in this process."""
-    sys.path.append(str(ROOT))
+    # Not this directory, where Python looks first: it has a module named as a dependency of ours.
+    sys.path[:] = [*sys.path[1:], str(ROOT)]
     from codebutler.__main__ import main as begin
     from codebutler.supervisor import forkserver
 
