@@ -1,6 +1,9 @@
 """Display names of people, instead of their IDs. They are looked up in the background, so nothing ever waits for one:
 until a name is known, the ID is shown. Users choose their own names, so names are for display only: identity is
-decided and audited by ID."""
+decided and audited by ID.
+
+Reads a chat's JSON field by field: a missing field or a wrong type is a PayloadError, never a crash. Pure.
+"""
 
 from __future__ import annotations
 

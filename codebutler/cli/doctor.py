@@ -1,5 +1,8 @@
 """``codebutler doctor``: problems in detail, and the rest in a line; what agents can do, as a table; with ``--bundle``
-an archive for a bug report, every file of which is shown first."""
+an archive for a bug report, every file of which is shown first.
+
+``codebutler sandbox build``: the image for agents with `sandbox.mode` `docker`.
+"""
 
 from __future__ import annotations
 

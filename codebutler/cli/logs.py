@@ -1,4 +1,7 @@
-"""`codebutler logs` and `audit`: the end of the log, and new lines; what was executed or refused."""
+"""`codebutler logs` and `audit`: the end of the log, and new lines; what was executed or refused.
+
+`codebutler status`, `dashboard` and `jobs`: what the running supervisor does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who belongs to a cluster: ``codebutler cluster create``, ``copy``, ``invite`` and ``remove``."""
+"""Who belongs to a cluster: ``codebutler cluster create``, ``copy``, ``invite`` and ``remove``.
+
+``codebutler allow`` and ``codebutler deny``: who may use the agents.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""``codebutler migrate``: migrate files of the WhatsApp era, and stores of older versions."""
+"""``codebutler migrate``: migrate files of the WhatsApp era, and stores of older versions.
+
+``codebutler upgrade``: what an upgrade would change here, and the command that does it. ``codebutler restart``: the
+supervisor restarts in place, and unfinished work resumes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A connection to the NATS servers with a member's credential; it reconnects automatically."""
+"""A connection to the NATS servers with a member's credential; it reconnects automatically.
+
+Bodies that are too large for one NATS message, split into several.
+"""
 
 from __future__ import annotations
 

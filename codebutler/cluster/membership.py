@@ -2,6 +2,8 @@
 another machine.
 
 It is a separate file, so that the configuration that workers get never holds the key.
+
+The names of subjects, streams and consumers, and which of them a host may use. Pure.
 """
 
 from __future__ import annotations

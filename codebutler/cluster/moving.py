@@ -1,5 +1,13 @@
 """Moves a repository from one host to another: runs on the old host end, it releases the repository, and the new host
-gets the events that it had not taken."""
+gets the events that it had not taken.
+
+Removes a host's streams from the cluster: its waiting events and calls are counted, reported, and deleted.
+
+Copies everything from one set of NATS servers to another: a single server cannot take its streams into a cluster.
+
+It uses the servers' own snapshots, so that each message keeps its place: epochs are such places, and later epochs must
+be higher.
+"""
 
 from __future__ import annotations
 

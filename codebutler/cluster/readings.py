@@ -1,4 +1,7 @@
-"""What a cluster's NATS servers report about themselves and their streams. Raises CodeButlerError."""
+"""What a cluster's NATS servers report about themselves and their streams. Raises CodeButlerError.
+
+Notes that all gateways share, kept in NATS, so that the next leader continues where the one before stopped.
+"""
 
 from __future__ import annotations
 

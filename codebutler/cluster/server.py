@@ -1,4 +1,7 @@
-"""The configuration of the NATS servers of a cluster: whom they trust, and where they listen. Pure."""
+"""The configuration of the NATS servers of a cluster: whom they trust, and where they listen. Pure.
+
+Certificates for the NATS servers, made by ``openssl``: an authority of the cluster's own signs them.
+"""
 
 from __future__ import annotations
 

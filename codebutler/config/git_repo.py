@@ -2,6 +2,12 @@
 
 Git runs nothing that the repository configures. If root started us, agents (and git, outside) become the
 repository's owner, who is never root.
+
+The author of commits in a repository: the name and e-mail address in its owner's git configuration.
+
+Agents see neither the owner's home nor a configuration that they could change, so they get both values. Only
+these are taken, and none from a file that the repository's configuration includes: an agent may have written
+it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ agents.
 The patterns of `authorization` apply to a shell's input. They catch accidents: a shell has countless ways to
 say the same; the sandbox is the boundary. RE2 matches them in time linear in the length of the text, for any
 pattern and text (github.com/google/re2). Pure.
+
+Where programs are found: on our own PATH, then on the owner's login shell's.
+
+A service manager starts us with a bare PATH, and what people install for themselves (npm, nvm, Homebrew,
+pipx) is on the PATH that their shell's own files set. So we ask the shell, as editors do: interactive and
+login, because some installers write into one kind of file and some into the other.
 """
 
 from __future__ import annotations

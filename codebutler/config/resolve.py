@@ -1,5 +1,8 @@
 """The configuration in force: defaults, the home's file, the repository's file, environment variables and
-``.env``."""
+``.env``.
+
+Which values of the configuration are secrets, and the configuration with every secret masked. Pure.
+"""
 
 from __future__ import annotations
 

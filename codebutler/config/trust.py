@@ -1,6 +1,11 @@
 """Which keys of a repository's own file count while it is not trusted. Pure.
 
 The list names the harmless ones, so that a key added later is guarded until somebody decides otherwise.
+
+The stricter of two configurations: what an untrusted file may still set. Pure.
+
+The result is never looser than either, for each key that has an order here. For all others the trusted value
+counts.
 """
 
 from __future__ import annotations

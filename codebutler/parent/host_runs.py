@@ -1,4 +1,10 @@
-"""A host's part of the ledger: the rows of its runs, reported to the gateway when they are new or have changed."""
+"""A host's part of the ledger: the rows of its runs, reported to the gateway when they are new or have changed.
+
+A host's jobs: it reports the ``jobs.yaml`` of its repositories to the gateway, whose clock runs them; files are
+watched here.
+
+What a host's repositories use, reported to the gateway for the budget of all hosts together.
+"""
 
 from __future__ import annotations
 

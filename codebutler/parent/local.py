@@ -1,4 +1,7 @@
-"""Where the workers come from: forked on this machine, or run by the hosts of a cluster."""
+"""Where the workers come from: forked on this machine, or run by the hosts of a cluster.
+
+The life of a parent whose parts are made: it serves until it is asked to stop, and then drains.
+"""
 
 from __future__ import annotations
 

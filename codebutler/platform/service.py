@@ -1,4 +1,15 @@
-"""A user service: its description, and the port to a service manager (systemd, launchd)."""
+"""A user service: its description, and the port to a service manager (systemd, launchd).
+
+A LaunchAgent: its property list, and its installation.
+
+Sources: launchd.plist(5), launchctl(1). The tests check the text and the calls, but never run it on macOS.
+
+A systemd user unit: its text, and its installation.
+
+Sources: systemd.service(5), systemd.exec(5), systemd.syntax(7) for the quoting. systemd's own sandboxing
+(PrivateTmp, ProtectSystem, ProtectHome) is left out: user units ignore it silently, and the agents have their
+sandbox.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,17 @@ manager.
 
 Signal handlers only set events; the event loop acts. Nothing is sent unless the environment names the manager's socket.
 The heartbeats come from the parent's own loop, so if it hangs, it falls silent and is restarted.
+
+Labelled points at which a test can kill this process, as a power cut or the kernel's OOM killer would.
+
+``reached`` raises an audit event of the interpreter, which costs next to nothing while nobody listens. There is a
+listener only if ``watch`` found VARIABLE in the environment the process was started with: no configuration file or
+message can put it there, it holds a path and no secret, and agents, whose environment is built explicitly, never see
+it. All it can do is end the process that has it.
+
+The directory in VARIABLE contains, per process (``parent``, ``worker:NAME``): ``PROCESS.passed``, one label per line as
+they are passed, and ``PROCESS.plan``, lines of ``label k``: the first one ends the process at its k-th passage and is
+removed, so that the next process continues with the next line.
 """
 
 from __future__ import annotations

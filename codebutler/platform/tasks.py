@@ -1,4 +1,9 @@
-"""Background tasks and waiting: tasks are kept, named, reported if they fail, and never left behind."""
+"""Background tasks and waiting: tasks are kept, named, reported if they fail, and never left behind.
+
+Memory with a limit, for data that never stops coming.
+
+An event loop in a separate thread, for work that must continue while the main loop is busy or blocked.
+"""
 
 from __future__ import annotations
 

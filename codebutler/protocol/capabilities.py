@@ -1,4 +1,9 @@
-"""What agents have been seen to do on this machine: the result of `codebutler doctor --live`, and where it is kept."""
+"""What agents have been seen to do on this machine: the result of `codebutler doctor --live`, and where it is kept.
+
+What a host reports to its gateway about a repository, in addition to its worker's messages.
+
+A row of the run ledger: as `codebutler ledger` shows it, and as a host reports it to its gateway.
+"""
 
 from __future__ import annotations
 

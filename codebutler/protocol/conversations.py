@@ -1,4 +1,8 @@
-"""Questions to a worker about its conversations, and its answers. Asking changes nothing."""
+"""Questions to a worker about its conversations, and its answers. Asking changes nothing.
+
+How long the parts of a run took, for a trace. Exchanged only if the parent traces; it holds nothing that a person
+or an agent wrote.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 A small part of CommonMark: escapes, code, fences, **bold**, _italics_, quotes and links. A link to ``person:ID`` or
 ``channel:ID`` mentions a person or a channel, one to ``message:CHANNEL/REF`` leads to a message, whose address the
 parent finds when it sends the text. Foreign text is escaped, so it cannot forge one.
+
+YAML from people and strangers: input that would take forever to parse, or crash the process, is refused first. Pure.
+
+A merge key (``<<``) doubles what it merges with each step, and deep nesting overflows the stack of the C library.
 """
 
 from __future__ import annotations

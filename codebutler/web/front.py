@@ -3,6 +3,10 @@ configured).
 
 It listens from the start, but loads no web server until the first connection, which waits in the listener's queue
 until the server is ready.
+
+``GET /metrics`` for Prometheus, on the dashboard's port: only for addresses that the configuration allows. The
+response names repositories and their costs, so by default nobody may read it. Pages of other sites cannot: browsers
+hide our response from them, and foreign host names that resolve to us are refused.
 """
 
 from __future__ import annotations

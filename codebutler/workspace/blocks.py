@@ -1,6 +1,13 @@
 """The parts of Block Kit that the workspace needs: block IDs, finding a button, and what Slack refuses: unknown
 types, texts that are missing, of the wrong type or too long, duplicate IDs. Pure. Source: Slack's Block Kit
-reference; the error messages resemble Slack's."""
+reference; the error messages resemble Slack's.
+
+A person's choices and texts in interactive elements, in Slack's form, and their errors. Pure.
+
+An answer of the page is ``{block_id: {action_id: value}}``, a value being the typed text or the ``value`` of
+the chosen option(s). Slack's state is ``{block_id: {action_id: {"type": ..., field: ...}}}``. Source: Slack's
+reference of block elements and of the state of views.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The arguments of a Web API call, from its query, form (nested values as JSON text) or JSON. Pure."""
+"""The arguments of a Web API call, from its query, form (nested values as JSON text) or JSON. Pure.
+
+Slack's rate limits: always counted, and enforced on request. Pure.
+
+Source: Slack's rate limit tiers: 1, 20, 50 and 100 calls a minute per method; one message a second and
+channel for chat.postMessage, with short bursts, and several hundred a minute for the whole workspace.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The app's responses to a click or a command: in the ack, or through its response_url."""
+"""The app's responses to a click or a command: in the ack, or through its response_url.
+
+The environment of a Web API method: the caller, the arguments and the workspace.
+"""
 
 from __future__ import annotations
 

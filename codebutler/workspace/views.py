@@ -1,6 +1,9 @@
 """Modals and home tabs as data: trigger IDs, each person's stack of modals and home tab. Pure. Source: Slack's pages
 on modals, App Home and views.*: a trigger ID lives three seconds and works once; a stack holds three views; a hash
-that is not the latest is refused."""
+that is not the latest is refused.
+
+Ephemeral messages: shown to one person only, and gone when the page that showed them is closed.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 next one.
 
 The chat's connection is blocking, for a program that waits for keyboard and socket at once.
+
+A chat at a terminal: typed text becomes requests, replies become lines.
 """
 
 from __future__ import annotations

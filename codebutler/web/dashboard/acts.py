@@ -1,5 +1,8 @@
 """Actions on the dashboard. A person with its key is the operator: a decision is the same click as in the chat, and
-uses the same path (intake, journal, audit log, worker). Nothing else decides."""
+uses the same path (intake, journal, audit log, worker). Nothing else decides.
+
+Scheduled jobs and timers as the dashboard shows them, and what can be done with each. Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""HeadlessBackend: a program that takes a prompt and prints its answer (`mode: headless`) as an agent."""
+"""HeadlessBackend: a program that takes a prompt and prints its answer (`mode: headless`) as an agent.
+
+ImageBackend: ``!create-image`` as an agent, so that it is queued, stopped and recovered like any other.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,12 @@
 
 ``.codebutler/logs/sessions/<session>.log``, mode 0600, one per turn; a line of ours ends it. The session's name is the
 first eight characters of the turn's id.
+
+Sessions that are shared with a terminal: whether one is open there, and its copy under a name of its own.
+
+Two programs that continue one session at the same time lose each other's answers (Claude Code 2.1.328, Kimi Code
+2.1.0), so a session that is open in a terminal is copied, and the copy continues here. Agents write where the sessions
+are: nothing is read or written through a link. Blocking.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Which agents there are, and whether each could work now: its program, its version, its login. Starts no turn.
 
 It imports every kind of agent, so import it only where it is needed: most workers never need it.
+
+Move sessions from a terminal into a thread and back.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The answer is posted first. The card and the request are one transaction; the checks are a deferred command keyed by
 the run, and their results are an edit of the card.
+
+The card that compares what the agents of a race did. Pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 A run that begins there interrupts them, and they start over when the tree is idle. So a busy checkout has only its
 last state checked, once: a run that changes files takes over the pending checks of earlier runs.
+
+What a run changed, for the page that shows all of it: its files, and the changed lines. The reply fits in one
+message to the parent. Files that are binary or have very many changed lines are only named.
 """
 
 from __future__ import annotations

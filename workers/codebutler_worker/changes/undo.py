@@ -1,5 +1,11 @@
 """Undoes what a run changed. Undoing is a turn too: it is queued, recorded and recovered like any other, and can
-itself be undone."""
+itself be undone.
+
+The rows of a race: several agents do the same task, each in a worktree of its own, and a person picks one's work.
+
+The agents' runs are ordinary ones, in conversations of their own. The race itself is a deferred command, from its
+message to the card that compares them, and then a second one until somebody has decided.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 removed.
 
 Git finishes before a step is committed, so a worker that retries one finds it done.
+
+Settings of a thread: ``!agent NAME``, ``!model NAME``, ``!mode NAME``. Without a name, each shows its choices.
+They apply from the thread's next run. Outside threads, they apply to the thread that the message starts.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 A row names exactly one call by the digest of its tool and input. A decision about one call says nothing about
 another, except within a grant: the same kind of action with the same pattern in the same session. Calls that
 follow one another closely share a card; each keeps its own row.
+
+How many people have to allow a call (``approvals.quorum``), and whose approval counts. Pure.
+
+A pattern is some words. It fits a call whose tool and input hold them in this order, whatever is between
+them: rather too many approvals than too few. A word that is hidden altogether is not found; quotes and
+backslashes do not hide it.
 """
 
 from __future__ import annotations

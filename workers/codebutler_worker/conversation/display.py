@@ -2,6 +2,9 @@
 (``output.verbosity`` "verbose") every tool with its result.
 
 At most one change of a message is under way, so a slow chat gets fewer edits and no backlog.
+
+Publishes what an agent sends while it works: an envelope in its text (`text/envelope.py`) is posted at
+once, and a file that it names becomes an upload.
 """
 
 from __future__ import annotations

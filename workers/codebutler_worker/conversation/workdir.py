@@ -1,5 +1,15 @@
 """A conversation's worktree after its run: removed if unchanged, else announced in its thread. A merge that
-conflicts becomes a turn, and worktrees that were merged long ago are removed."""
+conflicts becomes a turn, and worktrees that were merged long ago are removed.
+
+Warn before a turn that needs what its agent cannot do here, as far as `codebutler doctor --live` has found out.
+
+Once in a conversation for each thing, and only while the agent's version is the one that was tried.
+
+A turn's attachments, before it starts: files stored where the agent finds them, voice messages
+transcribed.
+
+The thread gets a notice about each that is unavailable, and the turn continues without it.
+"""
 
 from __future__ import annotations
 

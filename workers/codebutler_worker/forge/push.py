@@ -2,6 +2,11 @@
 
 The checkout is read only inside the sandbox. What comes out is a commit ID, a branch name and a pack: data, and all
 of it is checked here.
+
+Signs commits that are made from chat, with the owner's key, outside the sandbox.
+
+Git signs, in an empty bare repository that exists for this one commit: it gets the commit's tree and parent as data and
+makes the same commit again, signed. How to sign comes from the owner's own configuration, never from the repository's.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """Where a push may go: the URL and the branch, both named by a repository that may be hostile. Git never reads that
-repository's configuration on the host: its remote's URL is read as text and validated."""
+repository's configuration on the host: its remote's URL is read as text and validated.
+
+The owner's programs that run outside the sandbox, with the owner's credentials: git and gh. They never run in a
+repository that agents write to, and never come from one.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,10 @@
 
 The repository has hostile writers: nothing follows a link or reads from a directory that agents may not see. These
 functions block; call them in a thread.
+
+What kind of file it is, judged by its content, and a safe name for it. Pure.
+
+A name and a declared type are only claims; the first bytes decide.
 """
 
 from __future__ import annotations

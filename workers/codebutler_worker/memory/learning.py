@@ -2,6 +2,11 @@
 
 The conversation is passed as JSON strings, each line as data: text that an agent has read and repeated cannot break out
 of its frame. The model's answer is trusted even less: only operations are accepted, and only facts of one line.
+
+Reading the memory: as a block for a new session, marked as data, and for `codebutler memory`.
+
+``memory.md`` is read with distrust: somebody else may have put it there. `codebutler memory` does not ask the
+supervisor: it reads the store next to a worker that may be running.
 """
 
 from __future__ import annotations

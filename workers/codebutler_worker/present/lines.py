@@ -1,4 +1,7 @@
-"""Small pieces of text that people read: one line, a span of time, a sum of money. Pure."""
+"""Small pieces of text that people read: one line, a span of time, a sum of money. Pure.
+
+What is said about worktrees: merged, discarded, listed. Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """What all sandboxes share: resolving a policy's paths on disk, and a shell that tests the sandbox before anything else
-starts in it."""
+starts in it.
+
+Sandbox: how to start a program so that it touches only what its policy names.
+"""
 
 from __future__ import annotations
 

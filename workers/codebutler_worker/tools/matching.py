@@ -7,6 +7,12 @@ The rules, each tried only if the ones before find nothing:
 3. whole lines with a consistently different indentation: equal depths stay equal, and deeper stays deeper;
 4. the same three with typographic quotes, dashes and spaces read as plain ones;
 5. all of that for a text copied with line numbers, or with line breaks and quotes escaped once too often.
+
+JSON as models write it. Pure.
+
+Strict JSON first. Otherwise whatever has only one meaning: a code fence around it, single or typographic quotes, bare
+keys, Python's True, False and None, line breaks inside strings, a surplus comma, closing brackets missing at the end
+after a complete string, list or object. A value that was cut off in the middle is never guessed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Tools that run programs: run_terminal_command, bash (the strict variant), use_skill."""
+"""Tools that run programs: run_terminal_command, bash (the strict variant), use_skill.
+
+Tool: what the built-in agent's model may call.
+
+Its arguments are a struct, from which its JSON schema is made. It returns a Result; if it fails it raises ToolError,
+which becomes a Result too.
+"""
 
 from __future__ import annotations
 

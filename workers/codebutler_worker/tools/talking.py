@@ -2,6 +2,9 @@
 
 The tool that asks for a push only answers: the conversation sees the call and posts a card, and a person decides. So it
 needs no way out of the sandbox, and no credential.
+
+Tools for the web: web_fetch and web_search. They run outside the sandbox, where we can check the resolved address:
+agents have no network.
 """
 
 from __future__ import annotations

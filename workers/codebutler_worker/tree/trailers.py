@@ -3,6 +3,8 @@
 Git offers nothing that adds them at commit time but hooks, and a directory of hooks of ours would hide the repository's
 own. So the commits are made again, inside the sandbox: the same trees, authors and dates, with the trailers in their
 messages. This is done only to commits that nobody else has yet: a commit that was pushed must not change.
+
+The state of a worktree: what is not committed, and what the repository's own branch does not have yet.
 """
 
 from __future__ import annotations

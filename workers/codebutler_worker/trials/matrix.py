@@ -1,6 +1,8 @@
 """One agent's row: the turns, in an order in which later ones build on earlier ones, and what each of them shows.
 
 The prompts are short, and each says exactly what to do: what is tried is the machinery around the model, not the model.
+
+Try one agent: its scratch repository, its turns, its row, and the finding that sums it up.
 """
 
 from __future__ import annotations

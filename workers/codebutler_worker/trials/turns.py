@@ -1,4 +1,7 @@
-"""One turn of a trial: what is sent, what is done to it while it runs, and what was heard."""
+"""One turn of a trial: what is sent, what is done to it while it runs, and what was heard.
+
+The kinds of agents, and what each kind cannot do by its nature. Pure.
+"""
 
 from __future__ import annotations
 
