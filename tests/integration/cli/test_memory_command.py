@@ -69,7 +69,7 @@ async def test_ages_and_threads_are_told_also_while_a_worker_has_the_store(cli: 
     async with open_store(repo / ".codebutler" / "store.db", SystemClock()) as store:
 
         def keep(uow: UnitOfWork) -> None:
-            uow.memories.put_line(learned)
+            uow.memory_lines.put(learned)
             uow.facts.put(kept)
             uow.facts.put(mine)
 

@@ -184,7 +184,7 @@ async def test_checks_that_have_passed_are_believed_at_the_second_look(desk: Des
 
 def _tell(settings: RepoSettings, row: PullRow, remote: Remote, found: Found, uow: UnitOfWork) -> int:
     tell(uow, settings, uow.pulls.get(row.id) or row, remote, found)
-    return len(uow.outbox.pending())
+    return len(uow.outbox.find(state="pending"))
 
 
 async def test_review_comments_are_told_once_and_handed_over(desk: Desk, github: GitHubServer) -> None:

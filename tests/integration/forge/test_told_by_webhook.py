@@ -62,7 +62,7 @@ async def test_only_what_it_names_is_hurried_and_never_put_off(desk: Desk) -> No
         def due(uow: UnitOfWork) -> dict[int, float]:
             return {
                 each.number: (datetime.fromisoformat(each.next_at) - uow.now).total_seconds()
-                for each in uow.pulls.followed()
+                for each in uow.pulls.find(state="open")
             }
 
         for each in (row(1, late), row(2, late), row(3, soon)):

@@ -18,6 +18,7 @@ from codebutler.schedule.scheduler import NOTE
 from codebutler.schedule.state import Schedule
 from codebutler_migrations import runner
 from codebutler_worker.store.opening import downgrade, migrate_store, open_store
+from codebutler_worker.store.rows import message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.clock import ManualClock
 from tests.integration.migrations.test_journal_chain import EVENTS, FIRST, OLD_ROOT
@@ -108,7 +109,7 @@ async def test_what_waits_in_a_store_goes_out(store: Path) -> None:
     def waiting(uow: UnitOfWork) -> dict[str, Operation | TurnEnded]:
         return {
             row.op_id: msgspec.json.decode(row.payload, type=TurnEnded if row.kind == "ended" else Operation)
-            for row in uow.outbox.pending()
+            for row in uow.outbox.find(state="pending")
         }
 
     async with open_store(store, ManualClock()) as opened:
@@ -121,13 +122,13 @@ async def test_what_a_store_remembers_is_where_it_was(store: Path) -> None:
         session = uow.sessions.get(CONVERSATION, "claude")
         known = (
             uow.turns.get("t1"),
-            uow.messages.get("C1", ROOT),
+            uow.messages.get(message_id("C1", ROOT)),
             uow.memories.get("m1"),
-            uow.facts.get("repo", "port"),
+            uow.facts.get("repo", key="port"),
             session,
-            *uow.memories.lines().values(),
+            *uow.memory_lines.find(),
         )
-        (command,) = uow.deferred.all()
+        (command,) = uow.deferred.find()
         return [card.ref if card else None, command.thread, *(row.thread if row else None for row in known)]
 
     async with open_store(store, ManualClock()) as opened:

@@ -54,6 +54,7 @@ async def test_its_store_keeps_every_row(left: Release) -> None:
         chosen = await store.run(lambda uow: uow.choices.get(f"{left.channel}:{left.answered}"))
     assert {turn.id: turn.state for turn in turns} == told
     assert session is not None
+    assert chosen is not None
     assert chosen.agent == "rehearsal"
     with closing(sqlite3.connect(path)) as after:
         assert after.execute("SELECT count(*) FROM messages").fetchone() == messages

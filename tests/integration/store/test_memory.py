@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from codebutler_worker.store.opening import open_store
-from codebutler_worker.store.rows import FactRow, MemoryChangeRow, MemoryLineRow, TurnRow
+from codebutler_worker.store.rows import FactRow, MemoryChangeRow, MemoryLineRow, MemoryReviewRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.clock import ManualClock
 
@@ -42,7 +42,7 @@ async def test_changes_move_on_and_the_newest_come_first(tmp_path: Path) -> None
         def work(uow: UnitOfWork) -> None:
             uow.memories.add(CHANGE)
             uow.memories.add(replace(CHANGE, id="2", user_id="U1", message_op_id="op"))
-            uow.memories.set_state("2", "dropped")
+            uow.memories.update("2", state="dropped")
 
         await store.run(work)
         found = await store.run(lambda uow: uow.memories.newest(5))
@@ -53,11 +53,11 @@ async def test_changes_move_on_and_the_newest_come_first(tmp_path: Path) -> None
 
 async def test_a_line_knows_where_it_comes_from_until_it_is_gone(tmp_path: Path) -> None:
     async with open_store(tmp_path / "store.db", ManualClock()) as store:
-        await store.run(lambda uow: uow.memories.put_line(LINE))
-        await store.run(lambda uow: uow.memories.put_line(replace(LINE, thread="2.2")))
-        assert await store.run(lambda uow: uow.memories.lines()) == {"a": replace(LINE, thread="2.2")}
-        await store.run(lambda uow: uow.memories.forget_lines(["a", "b"]))
-        assert await store.run(lambda uow: uow.memories.lines()) == {}
+        await store.run(lambda uow: uow.memory_lines.put(LINE))
+        await store.run(lambda uow: uow.memory_lines.put(replace(LINE, thread="2.2")))
+        assert await store.run(lambda uow: uow.memory_lines.find()) == [replace(LINE, thread="2.2")]
+        await store.run(lambda uow: uow.memory_lines.delete(line=("a", "b")))
+        assert await store.run(lambda uow: uow.memory_lines.find()) == []
 
 
 async def test_facts_are_kept_by_scope_and_key(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ async def test_facts_are_kept_by_scope_and_key(tmp_path: Path) -> None:
             uow.facts.put(replace(FACT, value="w"))
             uow.facts.put(replace(FACT, scope="U1", value="mine"))
             uow.facts.put(replace(FACT, key="b"))
-            uow.facts.forget("repo", "no such")
+            uow.facts.delete(scope="repo", key="no such")
 
         await store.run(work)
-        assert [row.key for row in await store.run(lambda uow: uow.facts.of("repo"))] == ["b", "k"]
-        assert await store.run(lambda uow: uow.facts.get("repo", "k")) == replace(FACT, value="w")
-        await store.run(lambda uow: uow.facts.forget("repo", "k"))
-        assert await store.run(lambda uow: uow.facts.get("repo", "k")) is None
-        assert await store.run(lambda uow: uow.facts.get("U1", "k")) == replace(
+        assert [row.key for row in await store.run(lambda uow: uow.facts.find(scope="repo"))] == ["b", "k"]
+        assert await store.run(lambda uow: uow.facts.get("repo", key="k")) == replace(FACT, value="w")
+        await store.run(lambda uow: uow.facts.delete(scope="repo", key="k"))
+        assert await store.run(lambda uow: uow.facts.get("repo", key="k")) is None
+        assert await store.run(lambda uow: uow.facts.get("U1", key="k")) == replace(
             FACT, scope="U1", value="mine"
         )
 
@@ -95,8 +95,9 @@ async def test_what_nobody_has_gone_over_is_found_until_somebody_has(tmp_path: P
             ("C1:a", "2026-01-02T00:02"),
         ]
         assert await store.run(lambda uow: uow.memories.unreviewed("2026-01-03")) == []
-        await store.run(lambda uow: uow.memories.review("C1:a", "2026-01-02T00:02"))
-        await store.run(lambda uow: uow.memories.review("C1:b", "2026-01-01"))
+        await store.run(lambda uow: uow.memory_reviews.put(MemoryReviewRow("C1:a", "2026-01-02T00:02")))
+        await store.run(lambda uow: uow.memory_reviews.put(MemoryReviewRow("C1:b", "2026-01-01")))
         assert await store.run(lambda uow: uow.memories.unreviewed(look)) == [("C1:b", "2026-01-02T00:01")]
-        assert await store.run(lambda uow: uow.memories.reviewed_up_to("C1:a")) == "2026-01-02T00:02"
-        assert await store.run(lambda uow: uow.memories.reviewed_up_to("C1:z")) == ""
+        reviewed = MemoryReviewRow("C1:a", "2026-01-02T00:02")
+        assert await store.run(lambda uow: uow.memory_reviews.get("C1:a")) == reviewed
+        assert await store.run(lambda uow: uow.memory_reviews.get("C1:z")) is None

@@ -51,13 +51,13 @@ async def test_transactions_run_one_by_one_in_the_order_they_were_asked_for(stor
 
     def work(number: int, uow: UnitOfWork) -> None:
         threads.add(threading.current_thread().name)
-        seen = len(uow.outbox.pending())
+        seen = len(uow.outbox.find(state="pending"))
         assert seen == number
         uow.outbox.add(an_operation(f"op{number}"))
 
     await asyncio.gather(*(store.run(partial(work, n)) for n in range(30)))
     assert len(threads) == 1
-    pending = await store.run(lambda uow: uow.outbox.pending())
+    pending = await store.run(lambda uow: uow.outbox.find(state="pending"))
     assert [row.op_id for row in pending] == [f"op{n}" for n in range(30)]
 
 
@@ -76,7 +76,7 @@ async def test_a_cancelled_caller_leaves_a_whole_transaction_and_a_working_store
     go.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    queued = await store.run(lambda uow: uow.turns.in_states("queued"))
+    queued = await store.run(lambda uow: uow.turns.find(state="queued"))
     assert [turn.id for turn in queued] == ["t1", "t2"]
 
 
@@ -101,7 +101,7 @@ async def test_it_knows_whether_a_turn_is_unfinished(store: Store, state: TurnSt
 async def test_it_knows_whether_an_operation_waits(store: Store) -> None:
     await store.run(lambda uow: uow.outbox.add(an_operation("op1")))
     assert await store.anything_open(UNFINISHED)
-    await store.run(lambda uow: uow.outbox.posted("op1", "2.0"))
+    await store.run(lambda uow: uow.outbox.settle("op1", "posted", "2.0"))
     assert not await store.anything_open(UNFINISHED)
 
 
@@ -109,7 +109,7 @@ async def test_it_knows_whether_a_deferred_command_is_left(store: Store) -> None
     command = DeferredRow(id="e1", name="c", conversation="C1:1.0", user_id="U1", created_at="2026")
     await store.run(lambda uow: uow.deferred.add(command))
     assert await store.anything_open(UNFINISHED)
-    await store.run(lambda uow: uow.deferred.done("e1"))
+    await store.run(lambda uow: uow.deferred.delete(id="e1"))
     assert not await store.anything_open(UNFINISHED)
 
 
@@ -124,7 +124,7 @@ async def test_a_closed_store_says_so(path: Path) -> None:
     await store.close()
     await store.close()
     with pytest.raises(StoreError, match="is closed"):
-        await store.run(lambda uow: uow.outbox.pending())
+        await store.run(lambda uow: uow.outbox.find(state="pending"))
 
 
 @pytest.mark.parametrize("replaced", [False, True])

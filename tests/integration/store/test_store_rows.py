@@ -56,7 +56,7 @@ async def test_messages_of_a_turn_come_by_their_order_not_by_their_names(store: 
             uow.messages.add(row)
 
     await store.run(work)
-    assert await store.run(lambda uow: uow.messages.of_turn("t1")) == rows[::-1]
+    assert await store.run(lambda uow: uow.messages.find(turn_id="t1")) == rows[::-1]
 
 
 async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
@@ -65,22 +65,27 @@ async def test_messages_are_kept_edited_and_withdrawn(store: Store) -> None:
     def work(uow: UnitOfWork) -> None:
         for row in rows:
             uow.messages.add(row)
-        uow.messages.set_text("C1", "2.0", "edited")
+        uow.messages.update(message_id("C1", "2.0"), content="edited")
 
     await store.run(work)
-    assert await store.run(lambda uow: uow.messages.get("C1", "1.0")) == rows[1]
-    assert await store.run(lambda uow: uow.messages.get("C2", "1.0")) is None
+    assert await store.run(lambda uow: uow.messages.get(message_id("C1", "1.0"))) == rows[1]
+    assert await store.run(lambda uow: uow.messages.get(message_id("C2", "1.0"))) is None
     edited = replace(rows[0], content="edited")
-    assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [rows[1], edited]
+    assert await store.run(lambda uow: uow.messages.find(turn_id="t1")) == [rows[1], edited]
 
-    await store.run(lambda uow: uow.messages.attach("C1", "1.0", None))
+    await store.run(lambda uow: uow.messages.update(message_id("C1", "1.0"), turn_id=None))
     await store.run(
-        lambda uow: uow.messages.acknowledge([(rows[0].id, "edited"), (rows[1].id, "something else")])
+        lambda uow: [
+            uow.messages.change({"acked": True}, id=row.id, content=text)
+            for row, text in ((rows[0], "edited"), (rows[1], "something else"))
+        ]
     )
-    assert await store.run(lambda uow: uow.messages.of_turn("t1")) == [replace(edited, acked=True)]
-    assert await store.run(lambda uow: uow.messages.get("C1", "1.0")) == replace(rows[1], turn_id=None)
-    await store.run(lambda uow: uow.messages.attach("C1", "1.0", "t2"))
-    assert await store.run(lambda uow: uow.messages.of_turn("t2")) == [replace(rows[1], turn_id="t2")]
+    assert await store.run(lambda uow: uow.messages.find(turn_id="t1")) == [replace(edited, acked=True)]
+    assert await store.run(lambda uow: uow.messages.get(message_id("C1", "1.0"))) == replace(
+        rows[1], turn_id=None
+    )
+    await store.run(lambda uow: uow.messages.update(message_id("C1", "1.0"), turn_id="t2"))
+    assert await store.run(lambda uow: uow.messages.find(turn_id="t2")) == [replace(rows[1], turn_id="t2")]
     with pytest.raises(sqlite3.IntegrityError):
         await store.run(lambda uow: uow.messages.add(rows[0]))
 
@@ -93,14 +98,14 @@ async def test_turns_move_and_are_found_by_state_and_conversation(store: Store) 
         uow.turns.update("b", state="running", started_at="now", cost_usd=0.25, input_tokens=3)
 
     await store.run(work)
-    found = await store.run(lambda uow: uow.turns.in_states("queued", "running"))
+    found = await store.run(lambda uow: uow.turns.find(state=("queued", "running")))
     assert [turn.id for turn in found] == ["b", "a", "c", "x"]
     assert found[0] == replace(a_turn("b"), state="running", started_at="now", cost_usd=0.25, input_tokens=3)
     await store.run(lambda uow: uow.turns.update("x", state="done"))
-    (latest,) = await store.run(lambda uow: uow.turns.newest(1, "C1:9.0"))
+    (latest,) = await store.run(lambda uow: uow.turns.newest(1, conversation="C1:9.0"))
     assert latest is not None
     assert latest.state == "done"
-    assert len(await store.run(lambda uow: uow.turns.in_states("queued"))) == 2
+    assert len(await store.run(lambda uow: uow.turns.find(state="queued"))) == 2
     with pytest.raises(KeyError):
         await store.run(lambda uow: uow.turns.update("nobody", state="done"))
 
@@ -113,7 +118,7 @@ async def test_the_newest_turns_come_first_of_one_conversation_or_of_all(store: 
     await store.run(work)
     newest = await store.run(lambda uow: uow.turns.newest(2))
     assert [turn.id for turn in newest] == ["c", "b"]
-    of_one = await store.run(lambda uow: uow.turns.newest(5, "C1:1.0"))
+    of_one = await store.run(lambda uow: uow.turns.newest(5, conversation="C1:1.0"))
     assert [turn.id for turn in of_one] == ["c", "a"]
 
 
@@ -241,11 +246,11 @@ async def test_the_outbox_ends_each_operation_once(store: Store) -> None:
         uow.outbox.add(an_operation("c"))
 
     await store.run(work)
-    assert len(await store.run(lambda uow: uow.outbox.pending())) == 3
-    await store.run(lambda uow: uow.outbox.posted("a", "7.0"))
-    await store.run(lambda uow: uow.outbox.posted("b", ""))
-    await store.run(lambda uow: uow.outbox.failed("a", "late"))
-    await store.run(lambda uow: uow.outbox.failed("c", "too_long"))
+    assert len(await store.run(lambda uow: uow.outbox.find(state="pending"))) == 3
+    await store.run(lambda uow: uow.outbox.settle("a", "posted", "7.0"))
+    await store.run(lambda uow: uow.outbox.settle("b", "posted", ""))
+    await store.run(lambda uow: uow.outbox.settle("a", "failed", code="late"))
+    await store.run(lambda uow: uow.outbox.settle("c", "failed", code="too_long"))
     first = await store.run(lambda uow: uow.outbox.get("a"))
     upload = await store.run(lambda uow: uow.outbox.get("b"))
     refused = await store.run(lambda uow: uow.outbox.get("c"))
@@ -255,13 +260,13 @@ async def test_the_outbox_ends_each_operation_once(store: Store) -> None:
     assert upload.payload == ""
     assert refused is not None
     assert (refused.state, refused.code) == ("failed", "too_long")
-    assert await store.run(lambda uow: uow.outbox.pending()) == []
+    assert await store.run(lambda uow: uow.outbox.find(state="pending")) == []
 
 
 async def test_an_operation_of_an_unknown_turn_is_refused(store: Store) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         await store.run(lambda uow: uow.outbox.add(replace(an_operation("a"), turn_id="nobody")))
-    assert await store.run(lambda uow: uow.outbox.pending()) == []
+    assert await store.run(lambda uow: uow.outbox.find(state="pending")) == []
 
 
 async def test_an_approval_is_decided_once(store: Store) -> None:
@@ -277,8 +282,8 @@ async def test_an_approval_is_decided_once(store: Store) -> None:
     )
     await store.run(lambda uow: uow.turns.add(a_turn("t1")))
     await store.run(lambda uow: uow.approvals.add(row))
-    assert await store.run(lambda uow: uow.approvals.pending()) == [row]
-    assert await store.run(lambda uow: uow.approvals.pending("other")) == []
+    assert await store.run(lambda uow: uow.approvals.find(state="pending")) == [row]
+    assert await store.run(lambda uow: uow.approvals.find(state="pending", turn_id="other")) == []
     assert await store.run(
         lambda uow: uow.approvals.decide("a1", "allowed", "U1", "fine", at="2026-01-01T00:00:00+00:00")
     )
@@ -292,7 +297,7 @@ async def test_an_approval_is_decided_once(store: Store) -> None:
         row, state="allowed", decided_by="U1", decided_at="2026-01-01T00:00:00+00:00", reason="fine"
     )
     assert await store.run(lambda uow: uow.approvals.get("a1")) == decided
-    assert await store.run(lambda uow: uow.approvals.pending()) == []
+    assert await store.run(lambda uow: uow.approvals.find(state="pending")) == []
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ async def test_only_an_agents_live_turn_goes_on_after_a_restart(agent: str, tmp_
             await store.run(partial(_put, replace(turn(state), agent=agent)))
             await store.run(partial(leave_for_restart, config=Config()))
             await store.run(partial(recover, programs=program_names(Config())))
-            after = await store.run(lambda uow: uow.turns.in_states(*STATES))
+            after = await store.run(lambda uow: uow.turns.find(state=STATES))
             goes_on = agent == "claude" and state in LIVE
             assert len(after) == 1 + goes_on, (agent, state)
             if goes_on:
@@ -70,7 +70,7 @@ async def test_only_an_agents_live_turn_goes_on_after_a_restart(agent: str, tmp_
                     ("queued", "interrupted"),
                 ]
             await store.run(partial(recover, programs=program_names(Config())))
-            assert await store.run(lambda uow: uow.turns.in_states(*STATES)) == after
+            assert await store.run(lambda uow: uow.turns.find(state=STATES)) == after
 
 
 def click(button: str) -> ButtonClicked:
@@ -91,7 +91,7 @@ async def test_a_click_in_every_state(button: str, reason: str, tmp_path: Path) 
         async with open_store(tmp_path / state / "store.db", clock) as store:
             await store.run(partial(_put, turn(state, reason)))
             todo = await store.run(lambda uow: inbox.take(uow, 1, click(button), NoRequest()))
-            rows = await store.run(lambda uow: uow.turns.in_states(*STATES))
+            rows = await store.run(lambda uow: uow.turns.find(state=STATES))
             expected = CLICKS.get((state, reason, button), (state, 0, 0))
             assert (rows[0].state, len(rows) - 1, len(todo.stop)) == expected, (state, reason, button)
             again = await store.run(lambda uow: inbox.take(uow, 1, click(button), NoRequest()))
@@ -109,7 +109,7 @@ async def test_a_restart_in_every_state(state: TurnState, tmp_path: Path) -> Non
         live = state in ("running", "waiting")
         assert [len(found) for found in asked] == [int(live), 0]
         assert found.state == ("interrupted" if live else state)
-        assert await store.run(lambda uow: len(uow.outbox.pending())) == 2 * live
+        assert await store.run(lambda uow: len(uow.outbox.find(state="pending"))) == 2 * live
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -149,6 +149,6 @@ async def _add(store: Store) -> None:
 
 def _receive(uow: UnitOfWork, receipt: str, value: str) -> None:
     if receipt == "posted":
-        uow.outbox.posted("o1", value)
+        uow.outbox.settle("o1", "posted", value)
     else:
-        uow.outbox.failed("o1", value)
+        uow.outbox.settle("o1", "failed", code=value)

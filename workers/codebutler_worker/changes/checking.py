@@ -42,7 +42,7 @@ from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, LIVE, audit_of
 from codebutler_worker.sandbox.destinations import read_regular, status_beneath
-from codebutler_worker.store.rows import DeferredRow, TurnRow
+from codebutler_worker.store.rows import DeferredRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 
 STOP_S = 10.0
@@ -178,14 +178,14 @@ def repair_key(turn_id: str) -> MessageRef:
 
 def is_repair(uow: UnitOfWork, turn: TurnRow) -> bool:
     """Whether the run was requested because checks had failed."""
-    return any(message.key.startswith(_REPAIR) for message in uow.messages.of_turn(turn.id))
+    return any(message.key.startswith(_REPAIR) for message in uow.messages.find(turn_id=turn.id))
 
 
 def may_repair(uow: UnitOfWork, runtime: Runtime, turn: TurnRow) -> bool:
     """Whether nobody has written since, no budget is used up, and no repair was tried before."""
-    if uow.messages.get(turn.channel_id, repair_key(turn.id)) is not None:
+    if uow.messages.get(message_id(turn.channel_id, repair_key(turn.id))) is not None:
         return False
-    waiting = uow.turns.in_states("queued", "parked", *LIVE)
+    waiting = uow.turns.find(state=("queued", "parked", *LIVE))
     if any(each.conversation == turn.conversation for each in waiting):
         return False
     used = used_today(uow, runtime.settings.config, account_of(turn), runtime.elsewhere)

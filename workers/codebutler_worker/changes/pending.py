@@ -122,7 +122,7 @@ def take_over_checks(uow: UnitOfWork, config: Config, turn: TurnRow) -> None:
     for row in _pending(uow):
         if row.argument == BY_THEMSELVES and _is_among(config, row.conversation, {turn.conversation}):
             tell(uow, row, LATER)
-            uow.deferred.done(row.id)
+            uow.deferred.delete(id=row.id)
 
 
 def withdraw_checks(uow: UnitOfWork, conversation: str | None, verdict: str) -> tuple[str, ...]:
@@ -130,17 +130,17 @@ def withdraw_checks(uow: UnitOfWork, conversation: str | None, verdict: str) -> 
     withdrawn = [row for row in _pending(uow) if conversation in (None, row.conversation)]
     for row in withdrawn:
         tell(uow, row, verdict)
-        uow.deferred.done(row.id)
+        uow.deferred.delete(id=row.id)
     return tuple(row.id for row in withdrawn)
 
 
 def _pending(uow: UnitOfWork) -> list[DeferredRow]:
-    return [row for row in uow.deferred.all() if turn_of(row.id)]
+    return [row for row in uow.deferred.find() if turn_of(row.id)]
 
 
 def _busy(uow: UnitOfWork, config: Config) -> set[str]:
     apart = beside(config)
-    return {turn.conversation for turn in uow.turns.in_states("queued", *LIVE) if turn.agent not in apart}
+    return {turn.conversation for turn in uow.turns.find(state=("queued", *LIVE)) if turn.agent not in apart}
 
 
 def _is_among(config: Config, conversation: str, busy: Collection[str]) -> bool:
@@ -209,7 +209,7 @@ async def _changes(runtime: Runtime, asked: AskDiff, turn: TurnRow, task: str, w
 
 
 def _task(uow: UnitOfWork, turn_id: str) -> str:
-    messages = uow.messages.of_turn(turn_id)
+    messages = uow.messages.find(turn_id=turn_id)
     return one_line(uow.redact(messages[0].content), TASK_CHARS) if messages else ""
 
 

@@ -64,7 +64,7 @@ def _changed(turn: TurnRow) -> bool:
 
 def to_put_back(uow: UnitOfWork, turn: TurnRow) -> tuple[str, str | None] | None:
     """For an undoing turn: the commits between which the change lies."""
-    for message in uow.messages.of_turn(turn.id):
+    for message in uow.messages.find(turn_id=turn.id):
         undone = uow.turns.get(message.id.partition(f":{_UNDO_KEY}")[2])
         if undone is not None and undone.tree_before is not None:
             return undone.tree_before, undone.tree_after
@@ -75,10 +75,10 @@ def undo(uow: UnitOfWork, turn: TurnRow, user: PersonRef, place: ThreadPlace, ca
     """Queue the undo of ``turn``, once, and say so on its card at ``card`` in ``place``. Nothing else may be running:
     it could be writing."""
     key = undo_key(turn.id)
-    if turn.tree_before is None or uow.messages.get(turn.channel_id, key) is not None:
+    if turn.tree_before is None or uow.messages.get(message_id(turn.channel_id, key)) is not None:
         uow.post(place, ALREADY_UNDONE)
         return
-    if uow.turns.in_states(*LIVE):
+    if uow.turns.find(state=LIVE):
         uow.post(place, UNDO_BUSY)
         return
     words = words_of(uow, turn, WORDS_CHARS) or "…"
@@ -249,7 +249,11 @@ def queue_runs(uow: UnitOfWork, command: DeferredRow, race: Race) -> None:
 
 def last_runs(uow: UnitOfWork, command: DeferredRow, race: Race) -> list[TurnRow]:
     """Each agent's newest run."""
-    return [run for each in race.conversations(command.conversation) for run in uow.turns.newest(1, each)]
+    return [
+        run
+        for each in race.conversations(command.conversation)
+        for run in uow.turns.newest(1, conversation=each)
+    ]
 
 
 def are_over(runs: Collection[TurnRow]) -> bool:
@@ -260,7 +264,7 @@ def are_over(runs: Collection[TurnRow]) -> bool:
 def was_picked(uow: UnitOfWork, turn: TurnRow) -> bool:
     """Whether it is a run of an agent whose work in a race was merged."""
     return not race_in(turn.conversation) and any(
-        message.key.startswith(_KEY) for message in uow.messages.of_turn(turn.id)
+        message.key.startswith(_KEY) for message in uow.messages.find(turn_id=turn.id)
     )
 
 
@@ -311,4 +315,4 @@ def decide(uow: UnitOfWork, row: DeferredRow, race: Race, picked: int, user: Per
 
 
 def _races(uow: UnitOfWork) -> list[tuple[DeferredRow, Race]]:
-    return [(row, read(row)) for row in uow.deferred.all() if row.name == RACE]
+    return [(row, read(row)) for row in uow.deferred.find() if row.name == RACE]

@@ -32,7 +32,7 @@ from codebutler_worker.present.notices import (
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, LIVE, Todo, words_of
-from codebutler_worker.store.rows import DeferredRow, TurnRow
+from codebutler_worker.store.rows import DeferredRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.unsigned import Sign
 
@@ -118,7 +118,7 @@ def undo(asked: Invocation) -> Todo:
     turn = asked.changed()
     if turn is None:
         return asked.reply(NO_SNAPSHOT)
-    if asked.uow.messages.get(turn.channel_id, undo_key(turn.id)) is not None:
+    if asked.uow.messages.get(message_id(turn.channel_id, undo_key(turn.id))) is not None:
         return asked.reply(ALREADY_UNDONE)
     return asked.defer(turn.id)
 
@@ -200,7 +200,7 @@ async def signer_of(settings: RepoSettings) -> Sign | None:
 
 
 def _whole(uow: UnitOfWork, turn_id: str) -> str:
-    messages = uow.messages.of_turn(turn_id)
+    messages = uow.messages.find(turn_id=turn_id)
     return messages[0].content if messages else ""
 
 

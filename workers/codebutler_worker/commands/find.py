@@ -15,8 +15,8 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo
-from codebutler_worker.store.memory import words_in
 from codebutler_worker.store.rows import DeferredRow, FoundRow, TurnRow
+from codebutler_worker.store.search import words_in
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 LISTED = 8
@@ -65,7 +65,7 @@ async def _index(runtime: Runtime) -> None:
 
 def _runs_found(uow: UnitOfWork, words: str, channel: ConversationRef) -> tuple[FoundRun, ...]:
     pattern = _pattern(words)
-    return tuple(_run_found(uow, row, pattern) for row in uow.search.find(words, channel, MAX_FOUND))
+    return tuple(_run_found(uow, row, pattern) for row in uow.search.found(words, channel, MAX_FOUND))
 
 
 def _run_found(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> FoundRun:
@@ -92,7 +92,7 @@ def _match(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> tuple[Tu
 def _found(uow: UnitOfWork, words: str, channel: ConversationRef) -> list[str]:
     """A few lines for each conversation, best first, and one more line if there are more."""
     pattern = _pattern(words)
-    return [_shown(uow, row, pattern) for row in uow.search.find(words, channel, LISTED + 1)]
+    return [_shown(uow, row, pattern) for row in uow.search.found(words, channel, LISTED + 1)]
 
 
 def _shown(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> str:

@@ -54,7 +54,7 @@ def memory(asked: Invocation) -> Todo:
 
 def _show(asked: Invocation, text: str) -> Todo:
     facts, kept, uow = facts_of(text), _kept(asked), asked.uow
-    lines = uow.memories.lines()
+    lines = {row.line: row for row in uow.memory_lines.find()}
     entries = [
         Remembered(fact, _origin(uow, row.channel_id, row.thread, row.added_at) if row else "")
         for fact, row in ((fact, lines.get(fact)) for fact in facts)
@@ -73,7 +73,7 @@ def _forget(asked: Invocation, text: str, number: int) -> Todo:
         return asked.reply(f"There is no fact {number}: `!memory` lists them.")
     if number > len(facts):
         gone = kept[number - len(facts) - 1]
-        asked.uow.facts.forget(gone.scope, gone.key)
+        asked.uow.facts.delete(scope=gone.scope, key=gone.key)
         return asked.reply(f"🧠 Forgotten: {code(f'{gone.key}: {gone.value}')}")
     return _want(asked, (FactChange(facts[number - 1]),))
 
@@ -94,8 +94,8 @@ def _want(asked: Invocation, changes: tuple[FactChange, ...]) -> Todo:
 
 def _kept(asked: Invocation) -> list[FactRow]:
     """What agents get when this person asks. Nobody else sees this person's own facts."""
-    own = asked.uow.facts.of(asked.user) if asked.user and asked.place.only_for else []
-    return [*asked.uow.facts.of(REPO_SCOPE), *own]
+    own = asked.uow.facts.find(scope=asked.user) if asked.user and asked.place.only_for else []
+    return [*asked.uow.facts.find(scope=REPO_SCOPE), *own]
 
 
 def _origin(uow: UnitOfWork, channel_id: ConversationRef, thread: MessageRef, at: str) -> str:

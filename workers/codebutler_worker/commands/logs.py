@@ -218,11 +218,11 @@ async def _next_part(runtime: Runtime, logs: SessionLogs, command: DeferredRow) 
 def withdraw(uow: UnitOfWork, conversation: str | None = None) -> list[str]:
     """Stop sending logs to a conversation, or anywhere; returns their sessions."""
     sessions = []
-    for command in uow.deferred.all():
+    for command in uow.deferred.find():
         if conversation in (None, command.conversation) and command.argument.startswith(f"{_PART} "):
             transfer = transfer_of(command.argument)
             sessions.append(transfer.session)
-            uow.deferred.done(command.id)
+            uow.deferred.delete(id=command.id)
             say_line(uow, command, _cut_short(transfer, "🛑 Stopped."))
             tell_ended(uow, command, "stopped")
     return sessions

@@ -182,10 +182,11 @@ def _settle(
     """From now on its runs are the thread's."""
     place = ThreadPlace(command.conversation, command.thread)
     if _has_thread(config, command):
-        uow.turns.move(run.conversation, command.conversation)
+        uow.turns.change({"conversation": command.conversation}, conversation=run.conversation)
         _continue_session(uow, command, run, session_id)
         agent = "" if run.agent == config.agent.default else run.agent
-        uow.choices.put(replace(uow.choices.get(command.conversation), agent=agent, updated_at=uow.stamp))
+        chosen = uow.choices.get(command.conversation) or ChoiceRow(command.conversation)
+        uow.choices.put(replace(chosen, agent=agent, updated_at=uow.stamp))
     _note(uow, place, race, race.verdict)
     text = run.result or ""
     if len(text) > ANSWER_CHARS or "\n" in text.strip():
@@ -335,7 +336,8 @@ def mode(asked: Invocation) -> Todo:
 
 def shown(uow: UnitOfWork, config: Config, conversation: str) -> str:
     """The thread's agent, model and mode, or the configured ones."""
-    chosen, used = uow.choices.get(conversation), agent_for(uow, config, conversation, None)
+    chosen = uow.choices.get(conversation) or ChoiceRow(conversation)
+    used = agent_for(uow, config, conversation, None)
     section = section_of(config, used)
     parts = [f"Agent {code(prefixes_of(used)[-1])}{_whose(bool(chosen.agent))}"]
     if section is not None:
@@ -368,6 +370,7 @@ def _thread(asked: Invocation) -> str | None:
 
 
 def _keep(uow: UnitOfWork, conversation: str, **fields: str) -> ChoiceRow:
-    row = replace(uow.choices.get(conversation), updated_at=uow.stamp, **fields)
+    chosen = uow.choices.get(conversation) or ChoiceRow(conversation)
+    row = replace(chosen, updated_at=uow.stamp, **fields)
     uow.choices.put(row)
     return row

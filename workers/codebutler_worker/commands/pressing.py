@@ -43,7 +43,7 @@ from codebutler_worker.conversation.deciding import already_decided, no_effect
 from codebutler_worker.forge.following import card_of
 from codebutler_worker.present.lines import person
 from codebutler_worker.runtime.turns import CHECKS, Todo, conversation_id, talks, using
-from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.rows import TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
 SAID: Mapping[str, tuple[str, str]] = {
@@ -121,7 +121,7 @@ def _check(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: Button
 def _fix(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
     """Start a run that fixes what the checks found, once per question."""
     key = repair_key(turn.id)
-    if uow.messages.get(turn.channel_id, key) is not None:
+    if uow.messages.get(message_id(turn.channel_id, key)) is not None:
         return already_decided(uow, event)
     prompt = fix_prompt(checks_of(settings.config.checks, Path(settings.path)))
     queue_after(uow, turn, turn.agent, key, prompt, event.user)
@@ -139,13 +139,17 @@ _OF_RUNS: Mapping[str, Callable[[UnitOfWork, RepoSettings, TurnRow, ButtonClicke
 
 def _hand_over(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) -> Todo:
     """Start a run of the thread's agent about news of a pull request, once."""
-    news, config = uow.pulls.news(event.value), settings.config
+    news, config = uow.pull_news.get(event.value), settings.config
     pull = uow.pulls.get(news.pull_id) if news else None
     if news is None or pull is None:
         return no_effect(uow, event)
     thread = pull.thread or event.message
     conversation = pull.conversation if pull.thread else conversation_id(config, event.channel, thread)
-    earlier = (turn.agent for turn in uow.turns.newest(LOOKED_AT, conversation) if talks(config, turn.agent))
+    earlier = (
+        turn.agent
+        for turn in uow.turns.newest(LOOKED_AT, conversation=conversation)
+        if talks(config, turn.agent)
+    )
     agent = next(earlier, config.agent.default)
     place, action = ThreadPlace(conversation, thread), NEEDING[event.action_id]
     decision = may(admitted(event.user), action, using(config, event.channel, agent))
@@ -153,7 +157,7 @@ def _hand_over(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) ->
         uow.post(place, decision.told, value="notice")
         return Todo().logged("WRN", f"{event.user} may not hand over news of {pull.id}: {decision.reason}")
     key = MessageRef(f"hand-over-{news.id}")
-    if uow.messages.get(event.channel, key) is not None:
+    if uow.messages.get(message_id(event.channel, key)) is not None:
         return already_decided(uow, event)
     about = TurnRow(
         id="",

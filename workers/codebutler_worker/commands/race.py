@@ -45,7 +45,8 @@ from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo, agent_name, prefixes_of, talks, using
-from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow, channel_of, key_of
+from codebutler_worker.store.mapping import UNLESS_KNOWN
+from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow, channel_of, key_of, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 from codebutler_worker.tree.tree import AFTER
 
@@ -114,7 +115,7 @@ def run(asked: Invocation) -> Todo:
 def _keep(asked: Invocation, race: Race, channel: ConversationRef) -> None:
     """The message gets the race's marks, and each agent its files."""
     uow, ref = asked.uow, key_of(asked.message, channel)
-    if ref and uow.messages.get(channel, ref) is None:
+    if ref and uow.messages.get(message_id(channel, ref)) is None:
         row = MessageRow(
             id=asked.message,
             from_id=asked.user,
@@ -138,7 +139,7 @@ def _keep(asked: Invocation, race: Race, channel: ConversationRef) -> None:
             files=asked.files,
         )
         for file in attachments_of(given):
-            uow.attachments.add(file)
+            uow.attachments.add(file, UNLESS_KNOWN)
 
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
@@ -224,7 +225,7 @@ async def _work(runtime: Runtime, run: TurnRow) -> Work:
 
 async def _difference(runtime: Runtime, run: TurnRow) -> Work:
     workdir = await runtime.agents.workdir(run.conversation)
-    earlier = await runtime.commit(lambda uow: uow.turns.newest(LOOKED_AT, run.conversation))
+    earlier = await runtime.commit(lambda uow: uow.turns.newest(LOOKED_AT, conversation=run.conversation))
     before = next((each.tree_before for each in reversed(earlier) if each.tree_before), None)
     if before is None or workdir == Path(runtime.settings.path):
         return Work()
@@ -283,6 +284,6 @@ def _end(uow: UnitOfWork, command: DeferredRow, *, outcome: TurnOutcome, after: 
     """Mark the message that asked for the race."""
     channel, place = channel_of(command.conversation), ThreadPlace(command.conversation, command.thread)
     ref = key_of(command.id, channel)
-    if (message := uow.messages.get(channel, ref)) is not None:
+    if (message := uow.messages.get(message_id(channel, ref))) is not None:
         show_end(uow, place, ref, outcome, after=after)
         clear_mark(uow, place, message, WORKING, after=after)

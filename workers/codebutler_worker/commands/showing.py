@@ -28,7 +28,7 @@ from codebutler_worker.runtime.budget import NOBODY, lines, overview, spent_toda
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, UNFINISHED, Todo, agent_name, words_of
-from codebutler_worker.store.rows import BudgetAccount, DeferredRow, TurnRow, TurnState
+from codebutler_worker.store.rows import BudgetAccount, ChoiceRow, DeferredRow, TurnRow, TurnState
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 LISTED = 10
@@ -80,7 +80,7 @@ def ping(asked: Invocation) -> Todo:
 
 def status(asked: Invocation) -> Todo:
     """``!status``: what is running here, and today's cost; one screen."""
-    turns, config = asked.uow.turns.in_states(*UNFINISHED), asked.settings.config
+    turns, config = asked.uow.turns.find(state=UNFINISHED), asked.settings.config
     states = [turn.state for turn in turns]
     parked = states.count("parked")
     waiting = states.count("queued") + parked
@@ -113,7 +113,7 @@ def _agent(config: Config) -> str:
 
 def _chosen(asked: Invocation) -> list[str]:
     """What the thread has chosen."""
-    chosen = asked.uow.choices.get(asked.conversation or "")
+    chosen = asked.uow.choices.get(asked.conversation) or ChoiceRow("")
     model = "" if chosen.model == DEFAULT_MODEL else chosen.model
     named = (("agent", chosen.agent), ("model", model), ("mode", word_for(chosen.mode)))
     parts = [f"{what} {code(value)}" for what, value in named if value]

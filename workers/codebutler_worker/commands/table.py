@@ -56,12 +56,13 @@ class Invocation:
 
     def turns(self, *states: TurnState) -> list[TurnRow]:
         """The turns it is about, oldest first: the conversation's, with those of a race in it, or the channel's."""
-        found = self.uow.turns.in_states(*states)
+        found = self.uow.turns.find(state=states)
         return [turn for turn in found if self.conversation in (None, main_conversation(turn.conversation))]
 
     def newest(self, limit: int) -> list[TurnRow]:
         """The newest turns of the conversation, or of the channel, newest first."""
-        return self.uow.turns.newest(limit, self.conversation)
+        where = {} if self.conversation is None else {"conversation": self.conversation}
+        return self.uow.turns.newest(limit, **where)
 
     def latest(self, limit: int) -> list[TurnRow]:
         """The newest turn of each conversation that the newest turns belong to, newest first."""

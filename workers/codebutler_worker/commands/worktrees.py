@@ -124,7 +124,7 @@ async def _room(runtime: Runtime, conversation: str, state: WorktreeState) -> st
 def _threads_of(uow: UnitOfWork, names: frozenset[str]) -> list[tuple[str, str, bool]]:
     """Each conversation with a worktree: a link to its thread with its age, and whether something is running in
     it."""
-    unfinished = {turn.conversation for turn in uow.turns.in_states(*UNFINISHED)}
+    unfinished = {turn.conversation for turn in uow.turns.find(state=UNFINISHED)}
     found = []
     for turn in uow.turns.newest_of_each():
         if name_of(turn.conversation) in names:

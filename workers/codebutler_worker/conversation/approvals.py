@@ -199,7 +199,7 @@ def show(uow: UnitOfWork, row: ApprovalRow, ticked: Collection[str] = ()) -> Non
         return
     turn = uow.turns.get(row.turn_id)
     place = place_of(turn) if turn else ThreadPlace(row.conversation, None, row.turn_id)
-    rows = uow.approvals.of_card(row.message_op_id)
+    rows = uow.approvals.find(message_op_id=row.message_op_id)
     uow.edit(place, row.message_op_id, card_of(rows, uow.redact, ticked), value="notice")
 
 
@@ -211,7 +211,7 @@ def close_all(uow: UnitOfWork, turn_id: str, verdict: str) -> None:
 
 def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
     """The open questions of the turn's agent, oldest first."""
-    return [row for row in uow.approvals.pending(turn_id) if row.tool != POLL_TOOL]
+    return [row for row in uow.approvals.find(state="pending", turn_id=turn_id) if row.tool != POLL_TOOL]
 
 
 def _attach(uow: UnitOfWork, place: ThreadPlace, row: ApprovalRow) -> None:
@@ -226,11 +226,11 @@ def _attach(uow: UnitOfWork, place: ThreadPlace, row: ApprovalRow) -> None:
 def answers_before(uow: UnitOfWork, turn: TurnRow) -> tuple[tuple[str, str], ...]:
     """(question, answer) of the run that this turn continues: it may have ended before its agent received
     them all."""
-    earlier = uow.turns.newest(LOOKED_AT, turn.conversation)
+    earlier = uow.turns.newest(LOOKED_AT, conversation=turn.conversation)
     last = next((each for each in earlier if each.id != turn.id and each.started_at), None)
     if last is None or last.agent != turn.agent:
         return ()
-    rows = [row for row in uow.approvals.of_turn(last.id) if row.tool == QUESTION_TOOL]
+    rows = [row for row in uow.approvals.find(turn_id=last.id) if row.tool == QUESTION_TOOL]
     return tuple(
         (str(given_of(row).get("question", "")), row.reason or "") for row in rows if row.state == "allowed"
     )
@@ -275,7 +275,7 @@ def _row_of(
 
 def requesters_of(uow: UnitOfWork, turn: TurnRow) -> frozenset[PersonRef]:
     """Everybody who asked for this turn."""
-    said = uow.messages.of_turn(turn.id)
+    said = uow.messages.find(turn_id=turn.id)
     return frozenset({turn.user_id, *(message.from_id for message in said)})
 
 
@@ -291,7 +291,7 @@ def _shared_card(uow: UnitOfWork, row: ApprovalRow) -> str | None:
     pending = [each for each in waited_for(uow, row.turn_id) if _may_share(each.tool)]
     if not pending or not _may_share(row.tool) or pending[-1].message_op_id is None:
         return None
-    rows = uow.approvals.of_card(pending[-1].message_op_id)
+    rows = uow.approvals.find(message_op_id=pending[-1].message_op_id)
     age_s = (uow.now - datetime.fromisoformat(rows[0].requested_at)).total_seconds()
     fits = len(rows) < MOST_TOGETHER and sum(map(chars_of, [*rows, row])) <= CARD_CHARS
     return pending[-1].message_op_id if age_s <= TOGETHER_S and fits else None
@@ -327,7 +327,7 @@ def answer_poll(
         uow.post(place_of(turn), decision.told, mention=event.user, value="notice")
         return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
     words = options[int(choice)]
-    uow.approvals.vote(row.id, with_vote(row, event.user, event.user_name))
+    uow.approvals.change({"votes": with_vote(row, event.user, event.user_name)}, id=row.id, state="pending")
     if not settle(uow, row, "allowed", event.user, words):
         return Todo()
     said = Incoming(
@@ -346,14 +346,14 @@ def answer_poll(
 def is_polled(uow: UnitOfWork, config: Config, event: MessagePosted) -> bool:
     """Whether a question in passing is open in the thread of this message."""
     conversation = conversation_id(config, event.channel, event.root)
-    pending = uow.approvals.pending()
+    pending = uow.approvals.find(state="pending")
     return any(row.tool == POLL_TOOL and row.conversation == conversation for row in pending)
 
 
 def close_polls(uow: UnitOfWork, config: Config, event: MessagePosted, words: str) -> None:
     """A message in the thread answers the question asked before it."""
     conversation = conversation_id(config, event.channel, event.root)
-    for row in uow.approvals.pending():
+    for row in uow.approvals.find(state="pending"):
         if row.tool == POLL_TOOL and row.conversation == conversation:
             settle(uow, row, "allowed", event.user, words[:SAME_AS_TYPED])
 

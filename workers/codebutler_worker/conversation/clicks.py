@@ -53,7 +53,7 @@ from codebutler_worker.present.notices import (
     stopped_text,
 )
 from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, agent_name, talks, using, words_of
-from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow
+from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
 STOPPED_REASON = "stopped"
@@ -142,7 +142,7 @@ def go_on(
     card = uow.outbox.last_offer(turn.id, RETRY_ACTION) if offer is None else None
     follow_up = carry_on(uow, turn, user, agent=agent)
     uow.turns.update(turn.id, reason=CONTINUED_REASON)
-    for message in uow.messages.of_turn(follow_up.id):
+    for message in uow.messages.find(turn_id=follow_up.id):
         clear_end(uow, place_of(follow_up), message, turn.state)
     if offer := offer or (card.ref if card else None):
         uow.edit_ref(place_of(follow_up), offer, decided(text, CONTINUED))
@@ -226,8 +226,7 @@ def edited_late(uow: UnitOfWork, event: MessageEdited, request: Request, message
         return Todo()
     if not request.text.strip() or (request.text, request.prefix) == (message.content, message.agent):
         return Todo()
-    uow.messages.set_text(event.channel, event.ref, request.text)
-    uow.messages.set_agent(event.channel, event.ref, request.prefix)
+    uow.messages.update(message_id(event.channel, event.ref), content=request.text, agent=request.prefix)
     offer = f"{turn.id}-again-{event.ref}"
     if uow.outbox.get(offer) is None:
         uow.post(place_of(turn), edited(turn.state, f"{turn.id}:{event.ref}"), op_id=offer)
@@ -237,7 +236,7 @@ def edited_late(uow: UnitOfWork, event: MessageEdited, request: Request, message
 def ask_again(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
     """Start a new run as if the person who pressed had sent the edited text: same rules, same budget."""
     turn_id, _, ref = event.value.partition(":")
-    turn, message = uow.turns.get(turn_id), uow.messages.get(event.channel, MessageRef(ref))
+    turn, message = uow.turns.get(turn_id), uow.messages.get(message_id(event.channel, MessageRef(ref)))
     if turn is None or message is None or turn.channel_id != event.channel:
         return no_effect(uow, event)
     if message.turn_id != turn.id:
@@ -264,7 +263,7 @@ def _asked(uow: UnitOfWork, config: Config, event: ButtonClicked, turn: TurnRow,
         text=message.content,
         prefix=message.agent,
     )
-    uow.messages.renew(event.channel, ref)
+    uow.messages.update(message_id(event.channel, ref), acked=0, late=0)
     todo = take_in(uow, config, said)
     uow.edit_ref(place_of(turn), event.message, Message(markdown=AGAIN))
     clear_mark(uow, place_of(turn), message, WORKING)

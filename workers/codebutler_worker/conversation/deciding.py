@@ -198,7 +198,7 @@ def _open_cards(
     uow: UnitOfWork, config: Config, event: MessagePosted
 ) -> tuple[TurnRow, list[ApprovalRow]] | None:
     conversation = conversation_id(config, event.channel, event.root)
-    for turn in uow.turns.in_states("waiting"):
+    for turn in uow.turns.find(state="waiting"):
         if turn.conversation != conversation or turn.thread != event.root:
             continue
         rows = [row for row in waited_for(uow, turn.id) if _is_about(uow, event, row)]
@@ -235,7 +235,7 @@ def _passed_on(uow: UnitOfWork, config: Config, user: PersonRef, turn: TurnRow, 
 
 def _writer(uow: UnitOfWork, user: PersonRef) -> Decider:
     """The author: a message brings no name, but an earlier click of theirs did."""
-    names = (voters(row).get(user, user) for row in uow.approvals.decided_by(user))
+    names = (voters(row).get(user, user) for row in uow.approvals.newest(20, decided_by=user))
     return Decider(user, next((name for name in names if name != user), ""))
 
 
@@ -253,7 +253,7 @@ def _allow(uow: UnitOfWork, config: Config, decider: Decider, row: ApprovalRow, 
         show(uow, voted)
         return Todo()
     if session:
-        uow.approvals.grant(row.id)
+        uow.approvals.update(row.id, for_session=True)
     settle(uow, voted, "allowed", decider.user)
     answer = ApprovalAnswer(row.turn_id, row.id, allow=True)
     return _decided(uow, decider, row, answer, "allowed for this session" if session else "allowed")
@@ -306,7 +306,7 @@ def _decided(
 def _voted(uow: UnitOfWork, decider: Decider, row: ApprovalRow) -> ApprovalRow:
     """The row with this person's vote."""
     votes = with_vote(row, decider.user, decider.name)
-    uow.approvals.vote(row.id, votes)
+    uow.approvals.change({"votes": votes}, id=row.id, state="pending")
     return replace(row, votes=votes)
 
 
@@ -329,7 +329,7 @@ def no_effect(uow: UnitOfWork, event: ButtonClicked, text: str = NO_EFFECT) -> T
     """Visible to that person only, and not repeated while it is still being sent."""
     root = event.thread or event.message
     conversation = f"{event.channel}:{root}"
-    waiting = (row for row in uow.outbox.pending() if row.conversation == conversation)
+    waiting = (row for row in uow.outbox.find(state="pending") if row.conversation == conversation)
     if not any(row.kind == "post" and _says(row, text) for row in waiting):
         uow.post(ThreadPlace(conversation, root, only_for=event.user), text)
     return Todo().logged("DBG", f"nothing to do for a click on {one_line(event.action_id, 60)}")

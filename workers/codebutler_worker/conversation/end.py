@@ -145,7 +145,7 @@ def _say(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
         return ending.terminal.finish(uow, finished, ending.elapsed_s, ending.turn.user_id)
     if ending.outcome == "done":
         foot = footer(ending.view.usage, ending.elapsed_s, ending.view.model or ending.turn.agent)
-        if ending.turn.reason != STALE and any(row.late for row in uow.messages.of_turn(ending.turn.id)):
+        if ending.turn.reason != STALE and any(row.late for row in uow.messages.find(turn_id=ending.turn.id)):
             foot = f"{foot} • {WRITTEN_LATE}"
         limit = output.max_chars_per_message
         for operation in answer(finished.text, foot, place.thread, limit, mention, redact=uow.redact):

@@ -23,7 +23,7 @@ from codebutler_worker.conversation.queue import HANDED_OVER
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import talks
-from codebutler_worker.store.rows import TurnRow
+from codebutler_worker.store.rows import TurnRow, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tools.outcome import PlanStep
 
@@ -75,7 +75,7 @@ def look_back(
     root = turn.thread if turn.conversation.endswith(turn.thread) else NOWHERE
     if session_id or exchanges or not root or len(earlier) > len(told):
         return Missed(exchanges)
-    return Missed(thread=NOWHERE if uow.messages.get(turn.channel_id, root) else root)
+    return Missed(thread=NOWHERE if uow.messages.get(message_id(turn.channel_id, root)) else root)
 
 
 async def record_of(runtime: Runtime, found: Missed, before: MessageRef, workdir: Path) -> str:
@@ -124,7 +124,7 @@ def missed(
         lasts = session is not None and session.session_id == earlier.session_id
         if not lasts and earlier.agent not in programs:
             continue
-        asked = tuple((row.from_id, row.content) for row in uow.messages.of_turn(earlier.id))
+        asked = tuple((row.from_id, row.content) for row in uow.messages.find(turn_id=earlier.id))
         came = earlier.result or ""
         answer = came if earlier.state == "done" else f"(it did not end well: {earlier.state})\n{came}"
         if asked or earlier.state == "done" or refused:
@@ -138,7 +138,7 @@ def unread(uow: UnitOfWork, turn: TurnRow, turns: Sequence[TurnRow]) -> tuple[Tu
     each ended before the agent took it."""
     found: list[TurnRow] = []
     for earlier in turns:
-        rows = uow.messages.of_turn(earlier.id)
+        rows = uow.messages.find(turn_id=earlier.id)
         # A turn that never started was withdrawn; one without messages has passed them on.
         if earlier.agent != turn.agent or earlier.started_at is None or not rows:
             continue
@@ -150,9 +150,9 @@ def unread(uow: UnitOfWork, turn: TurnRow, turns: Sequence[TurnRow]) -> tuple[Tu
 
 def forget_unread(uow: UnitOfWork, conversation: str) -> None:
     """Mark all earlier messages as read, so that no agent gets them later."""
-    for earlier in uow.turns.newest(LOOKED_BACK, conversation):
+    for earlier in uow.turns.newest(LOOKED_BACK, conversation=conversation):
         if earlier.state in ENDED:
-            uow.messages.acknowledge((row.id, row.content) for row in uow.messages.of_turn(earlier.id))
+            uow.messages.change({"acked": True}, turn_id=earlier.id)
 
 
 def record_of_turns(exchanges: Sequence[Exchange], diff: str = "") -> str:

@@ -116,7 +116,7 @@ def mark_hold(uow: UnitOfWork, turn: TurnRow, hold: Hold, after: str | None) -> 
         show(uow, turn, QUEUED, after=after)
         return
     show_waiting(uow, turn)
-    for message in uow.messages.of_turn(turn.id):
+    for message in uow.messages.find(turn_id=turn.id):
         clear_mark(uow, place_of(turn), message, WORKING, after=after)
 
 
@@ -148,7 +148,7 @@ def answered_by(uow: UnitOfWork, turn: TurnRow, config: Config) -> TurnRow:
     if not successor_of(config) or turn.agent == successor or turn.reason:
         return turn
     until = uow.turns.limited_until(turn.agent)
-    if until <= uow.stamp or any(row.agent for row in uow.messages.of_turn(turn.id)):
+    if until <= uow.stamp or any(row.agent for row in uow.messages.find(turn_id=turn.id)):
         return turn
     if not talks(config, successor) or not _may_use(
         config, turn.channel_id, successor, requesters_of(uow, turn)

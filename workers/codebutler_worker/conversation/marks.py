@@ -25,7 +25,7 @@ def show_waiting(uow: UnitOfWork, turn: TurnRow, *, over: bool = False) -> None:
     """Show on a turn's first message that it waits for a person or, if it is ``over``, no longer does. The
     mark of a running turn stays: chats allow few reactions a minute."""
     change = clear_mark if over else set_mark
-    for message in uow.messages.of_turn(turn.id)[:1]:
+    for message in uow.messages.find(turn_id=turn.id)[:1]:
         change(uow, place_of(turn), message, WAITING)
 
 
@@ -33,7 +33,7 @@ def show(uow: UnitOfWork, turn: TurnRow, mark: Mark, *, after: str | None = None
     """Show on a turn's messages that it is QUEUED and not WORKING, or the other way round, once the operation ``after``
     is done."""
     place, instead_of = place_of(turn), WORKING if mark == QUEUED else QUEUED
-    for message in uow.messages.of_turn(turn.id):
+    for message in uow.messages.find(turn_id=turn.id):
         set_mark(uow, place, message, mark, after=after)
         clear_mark(uow, place, message, instead_of, after=after)
 
@@ -71,7 +71,7 @@ def clear_end(uow: UnitOfWork, place: ThreadPlace, message: MessageRow, state: T
 def end_turn(uow: UnitOfWork, turn: TurnRow, outcome: TurnOutcome, *, after: str | None = None) -> None:
     """Announce the outcome of a turn's messages, and mark them once the operation ``after`` is done. The end
     mark is set before the others are removed, so there is always one."""
-    place, messages = place_of(turn), uow.messages.of_turn(turn.id)
+    place, messages = place_of(turn), uow.messages.find(turn_id=turn.id)
     for message in messages:
         if outcome in END_MARKS:
             show_end(uow, place, message.platform_msg_id, outcome, after=after)

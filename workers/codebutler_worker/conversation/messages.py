@@ -36,6 +36,7 @@ from codebutler_worker.runtime.turns import (
     conversation_id,
     using,
 )
+from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 
@@ -74,7 +75,7 @@ def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
     """Write the message and its files, or its latest text, as part of a turn (None = no turn)."""
     files = attachments_of(said) if said.files else []
     for file in files:
-        uow.attachments.add(file)
+        uow.attachments.add(file, UNLESS_KNOWN)
     key = said.ref or MessageRef(said.conversation or "")
     row = MessageRow(
         id=message_id(said.channel, key),
@@ -90,12 +91,9 @@ def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
         late=said.late,
         is_voice=any(file.is_voice for file in files),
     )
-    if uow.messages.get(said.channel, key) is None:
-        uow.messages.add(row)
-        return
-    uow.messages.set_text(said.channel, said.ref, said.text)
-    if turn_id is not None:
-        uow.messages.attach(said.channel, said.ref, turn_id)
+    if not uow.messages.add(row, UNLESS_KNOWN):
+        fields = {"content": said.text} if turn_id is None else {"content": said.text, "turn_id": turn_id}
+        uow.messages.update(row.id, **fields)
 
 
 def attachments_of(said: Incoming) -> list[AttachmentRow]:
@@ -120,8 +118,8 @@ def enqueue(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     agent = agent_for(uow, config, conversation, said.prefix)
     if refused := _refused(uow, config, said, conversation, agent):
         return refused
-    live = [turn for turn in uow.turns.in_states(*LIVE) if turn.conversation == conversation]
-    queued = [turn for turn in uow.turns.in_states("queued") if turn.conversation == conversation]
+    live = [turn for turn in uow.turns.find(state=LIVE) if turn.conversation == conversation]
+    queued = [turn for turn in uow.turns.find(state="queued") if turn.conversation == conversation]
     is_program = program_of(config, agent) is not None
     turn = _joinable(uow, config, queued[-1], said, agent) if queued and not is_program else None
     if turn is None and live and config.agent.busy == "reject":
@@ -134,9 +132,9 @@ def enqueue(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
         turn = opened(uow, config, said, conversation, agent)
     else:
         turn = _joined(uow, config, turn, said)
-        waits = any(is_shown(uow, each, QUEUED) for each in uow.messages.of_turn(turn.id)[:1])
+        waits = any(is_shown(uow, each, QUEUED) for each in uow.messages.find(turn_id=turn.id)[:1])
     keep_message(uow, said, turn.id)
-    if waits and (message := uow.messages.get(said.channel, said.ref)) is not None:
+    if waits and (message := uow.messages.get(message_id(said.channel, said.ref))) is not None:
         set_mark(uow, place_of(turn), message, QUEUED)
     steers = config.agent.busy == "steer" and live and live[0].agent == agent
     if steers and _same_account(config, live[0], said):
@@ -180,7 +178,7 @@ def _joinable(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming, ag
         return None
     if turn.thread == said.root:
         return turn
-    opener = uow.messages.get(turn.channel_id, turn.thread)
+    opener = uow.messages.get(message_id(turn.channel_id, turn.thread))
     top_level = opener is not None and opener.turn_id == turn.id
     fresh = turn.not_before > uow.stamp
     return turn if said.thread is None and top_level and fresh else None
@@ -246,7 +244,7 @@ def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> 
     agent = agent_for(uow, config, conversation, said.prefix)
     if refused := _refused(uow, config, said, conversation, agent):
         return refused
-    latest = uow.turns.newest(1, conversation)
+    latest = uow.turns.newest(1, conversation=conversation)
     if latest and latest[0].agent == agent and _may_join(latest[0], said, reason):
         turn = latest[0]
     else:
@@ -277,7 +275,7 @@ def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
     """Take a plain message for the session that runs in its thread; None if there is none."""
     if said.prefix is not None or said.thread is None:
         return None
-    live = uow.turns.in_states(*LIVE)
+    live = uow.turns.find(state=LIVE)
     turn = next(
         (each for each in live if each.thread == said.thread and is_session(config, each.agent)), None
     )
@@ -316,10 +314,10 @@ def _commands(config: Config, agent: str, text: str) -> str:
 def settle_typed(uow: UnitOfWork, typed: Typed, refusal: str) -> None:
     """Mark a message as typed, or say why it was not (``refusal``)."""
     turn = uow.turns.get(typed.turn_id)
-    message = uow.messages.get(typed.channel, typed.ref)
+    message = uow.messages.get(message_id(typed.channel, typed.ref))
     if turn is None or message is None or message.turn_id != turn.id:
         return
-    uow.messages.attach(typed.channel, typed.ref, None)
+    uow.messages.update(message_id(typed.channel, typed.ref), turn_id=None)
     place = place_of(turn)
     if refusal:
         uow.post(place, refusal)

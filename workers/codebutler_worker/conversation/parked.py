@@ -77,7 +77,7 @@ def carry_on(
     why = _why(turn)
     reason = HANDED_OVER if why == LIMIT and agent not in ("", turn.agent) else why
     queued = follow_up(uow, turn, agent or turn.agent, user, reason=reason, attempts=attempts)
-    uow.messages.move(turn.id, queued.id)
+    uow.messages.change({"turn_id": queued.id}, turn_id=turn.id)
     return queued
 
 
@@ -171,7 +171,7 @@ def drop_parked(uow: UnitOfWork, turn: TurnRow) -> None:
 def leave_for_restart(uow: UnitOfWork, config: Config) -> None:
     """Running turns end for a restart: tell their threads, and let the next worker resume them. Only agents that read
     prose are resumed: an undo that began is not repeated automatically."""
-    for turn in uow.turns.in_states(*LIVE):
+    for turn in uow.turns.find(state=LIVE):
         if talks(config, turn.agent) and turn.reason != RESTARTED:
             uow.turns.update(turn.id, reason=RESTARTED, not_before=uow.stamp)
             uow.post(place_of(turn), RESTARTING, value="notice")
@@ -192,7 +192,7 @@ def recover(uow: UnitOfWork, programs: frozenset[str] = frozenset()) -> list[Aud
     A turn of ``programs`` has failed: a command cannot be continued, and a click must not run it twice.
     """
     records = []
-    found = uow.turns.in_states(*LIVE)
+    found = uow.turns.find(state=LIVE)
     for turn in found:
         words, decision = words_of(uow, turn), ""
         close_all(uow, turn.id, NOT_RUN)
@@ -222,9 +222,9 @@ def recover(uow: UnitOfWork, programs: frozenset[str] = frozenset()) -> list[Aud
 def after_restore(uow: UnitOfWork, restored: Restored, channel_id: ConversationRef) -> None:
     """A turn queued in the backup may have been answered since: it counts as started, so that recovery asks instead of
     running it again or resuming it. The channel is notified once."""
-    for turn in uow.turns.in_states(*LIVE):
+    for turn in uow.turns.find(state=LIVE):
         uow.turns.update(turn.id, reason=None)
-    for turn in uow.turns.in_states("queued", "parked"):
+    for turn in uow.turns.find(state=("queued", "parked")):
         uow.turns.update(turn.id, state=move(turn.state, "start"), started_at=uow.stamp)
     uow.post(ThreadPlace(f"{channel_id}:", None), restored_text(restored), value="notice")
 

@@ -124,7 +124,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     """Commit the turn as running, and gather its messages. What is not shown now is shown if the turn lasts."""
     program = program_of(config, turn.agent)
     session = uow.sessions.get(turn.conversation, turn.agent)
-    rows = uow.messages.of_turn(turn.id)
+    rows = uow.messages.find(turn_id=turn.id)
     if program is not None and turn.reason != STALE and any(row.late and not row.acked for row in rows):
         uow.post(place_of(turn), LATE)  # Its output says nothing but what it printed.
     posted = turn.progress_op_id
@@ -139,16 +139,18 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         progress_op_id=posted,
     )
     messages = tuple(row.platform_msg_id for row in rows if row.platform_msg_id)
-    earlier = [each for each in uow.turns.newest(LOOKED_BACK, turn.conversation) if each.id != turn.id]
+    earlier = [
+        each for each in uow.turns.newest(LOOKED_BACK, conversation=turn.conversation) if each.id != turn.id
+    ]
     has_agent = program is None and turn.agent not in WORDLESS
     own = next((each for each in earlier if each.agent == turn.agent), None)
     past = earlier
     if not earlier and race_in(turn.conversation):
-        past = uow.turns.newest(LOOKED_BACK, main_conversation(turn.conversation))
+        past = uow.turns.newest(LOOKED_BACK, conversation=main_conversation(turn.conversation))
     before = unread(uow, turn, earlier) if earlier and has_agent else ()
     # What another agent has read, this one's session does not know.
     knows = session is not None and turn.reason != HANDED_OVER
-    unseen = [row for each in before for row in uow.messages.of_turn(each.id)]
+    unseen = [row for each in before for row in uow.messages.find(turn_id=each.id)]
     said = [
         *(PromptMessage(row.content, row.late, id=row.id, unread=True) for row in unseen),
         *(PromptMessage(row.content, row.late, row.acked and knows, row.id) for row in rows),
@@ -171,11 +173,11 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         answered=answers_before(uow, turn) if turn.reason in ("interrupted", "stopped") else (),
         messages=messages,
         withdrawn=_end_checks(uow, turn, config)
-        if uow.deferred.all() and turn.agent not in beside(config)
+        if uow.deferred.find() and turn.agent not in beside(config)
         else (),
         choice=choice_for(uow, turn, config, people),
         has_moved=bool(session and own and was_picked(uow, own)),
-        facts=(*uow.facts.of(REPO_SCOPE), *uow.facts.of(turn.user_id)),
+        facts=(*uow.facts.find(scope=REPO_SCOPE), *uow.facts.find(scope=turn.user_id)),
     )
 
 
@@ -210,7 +212,7 @@ def _session_name(uow: UnitOfWork, turn: TurnRow) -> str:
     """``chat-<channel>-<thread>``, by which its agent finds the thread again; numbered after a reset, because
     agents keep what they know under a name."""
     name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
-    earlier = uow.turns.newest(LOOKED_AT, turn.conversation)
+    earlier = uow.turns.newest(LOOKED_AT, conversation=turn.conversation)
     used = {row.session_id for row in earlier if row.agent == turn.agent and row.session_id}
     return name if not used else f"{name}-{len(used) + 1}"
 

@@ -21,7 +21,7 @@ from codebutler_worker.present import progress
 from codebutler_worker.present.notices import parked
 from codebutler_worker.runtime.budget import account_of, end_of, used_today, used_up, used_up_text
 from codebutler_worker.runtime.turns import move
-from codebutler_worker.store.rows import MessageRow, TurnRow, main_conversation, race_in
+from codebutler_worker.store.rows import MessageRow, TurnRow, main_conversation, message_id, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 
 MARK_AFTER_S = 1.0
@@ -172,8 +172,8 @@ def _waited_s(turn: TurnRow, now: datetime) -> float:
 def withdraw_message(uow: UnitOfWork, message: MessageRow) -> None:
     """Take a message out of a turn that has not started; a turn without messages is over."""
     turn_id = message.turn_id
-    uow.messages.attach(message.channel_id, message.key, None)
-    if turn_id is not None and not uow.messages.of_turn(turn_id):
+    uow.messages.update(message_id(message.channel_id, message.key), turn_id=None)
+    if turn_id is not None and not uow.messages.find(turn_id=turn_id):
         close_turn(uow, turn_id, WITHDRAWN)
 
 
@@ -198,7 +198,7 @@ def waiting_turn(
     uow: UnitOfWork, channel: ConversationRef, ref: MessageRef
 ) -> tuple[MessageRow, TurnRow] | None:
     """A message and its turn, if that has not started yet (or asks whether to)."""
-    message = uow.messages.get(channel, ref)
+    message = uow.messages.get(message_id(channel, ref))
     if message is None or message.turn_id is None:
         return None
     turn = uow.turns.get(message.turn_id)
@@ -231,7 +231,7 @@ def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config, elsewhere: T
         return True
     show(uow, turn, QUEUED)
     if (earlier := _waits_already(uow, turn)) is not None:
-        uow.messages.move(turn.id, earlier.id)
+        uow.messages.change({"turn_id": earlier.id}, turn_id=turn.id)
         close_turn(uow, turn.id, HELD)
         return True
     until = end_of(line.period, uow.now, zone_of(config.budget.timezone))
@@ -253,7 +253,7 @@ def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config, elsewhere: T
 def _waits_already(uow: UnitOfWork, turn: TurnRow) -> TurnRow | None:
     """The same person's turn in the same thread that waits for the new day as well: they start as one."""
     same = (turn.conversation, turn.thread, turn.agent, turn.user_id, turn.job)
-    for other in uow.turns.in_states("parked"):
+    for other in uow.turns.find(state="parked"):
         mine = (other.conversation, other.thread, other.agent, other.user_id, other.job)
         if mine == same and other.reason == BUDGET and other.started_at is None:
             return other

@@ -150,7 +150,7 @@ def newest(uow: UnitOfWork) -> Overview:
         if turn.state in (*UNFINISHED, *ENDED) or turn.conversation not in seen:
             shown.append(turn)
         seen.add(turn.conversation)
-    polled = {row.turn_id for row in uow.approvals.pending() if row.tool == POLL_TOOL}
+    polled = {row.turn_id for row in uow.approvals.find(state="pending") if row.tool == POLL_TOOL}
     # An ended run with an unanswered question in passing needs somebody too.
     polling = {turn.id for turn in shown if turn.id in polled and turn.state in ENDED}
     needy = [turn for turn in shown if turn.state in NEEDING or turn.id in polling]
@@ -162,7 +162,7 @@ def newest(uow: UnitOfWork) -> Overview:
 
 
 def _note(uow: UnitOfWork, turn: TurnRow, *, waits: bool) -> TurnNote:
-    messages = uow.messages.of_turn(turn.id)
+    messages = uow.messages.find(turn_id=turn.id)
     return TurnNote(
         state="waiting" if waits else turn.state,
         thread=turn.thread,
@@ -190,7 +190,7 @@ def _card_ref(uow: UnitOfWork, turn: TurnRow) -> MessageRef:
 def _asked(uow: UnitOfWork, turn: TurnRow) -> tuple[Asked, ...]:
     """The turn's open questions whose cards are in the chat."""
     found: list[Asked] = []
-    for row in uow.approvals.pending(turn.id)[:MOST_ASKED]:
+    for row in uow.approvals.find(state="pending", turn_id=turn.id)[:MOST_ASKED]:
         card = uow.outbox.get(row.message_op_id)
         if card is not None and card.ref:
             found.append(asked_at_home(row, card.ref))
@@ -262,12 +262,12 @@ def _oldest(now: datetime) -> str:
 
 
 def _waiting(uow: UnitOfWork) -> Iterator[WaitingTurn]:
-    for turn in uow.turns.in_states("waiting"):
+    for turn in uow.turns.find(state="waiting"):
         for row in waited_for(uow, turn.id)[:1]:
             what = "answer" if row.tool in QUESTIONS else "approval"
             asked_at = datetime.fromisoformat(row.requested_at)
             yield WaitingTurn(turn, row.id, f"your {what}", asked_at, row.message_op_id)
-    for turn in uow.turns.in_states("parked"):
+    for turn in uow.turns.find(state="parked"):
         if turn.reason == ASKED and turn.finished_at:
             at = datetime.fromisoformat(turn.finished_at)
             yield WaitingTurn(turn, turn.id, "you: say how to continue", at, turn.progress_op_id)

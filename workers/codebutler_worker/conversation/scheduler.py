@@ -204,12 +204,12 @@ class TurnScheduler:
         config = self._runtime.settings.config
         agent, output = config.agent, config.output
         if self._paused:
-            queued = uow.turns.in_states("queued")
+            queued = uow.turns.find(state="queued")
             return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), (0, 0), []
         # We have to wake parked turns: a sleeping worker would not.
         parked, asking = _on_hold(uow)
         look_again_s, parked = resume_due(uow, parked) if parked else (None, [])
-        queued = uow.turns.in_states("queued")
+        queued = uow.turns.find(state="queued")
         ready = [turn for turn in queued if turn.id not in steering]
         agents = agent.parallel_turns - (places(busy) - programs)
         room = FreeSlots(agents, MAX_PROGRAMS - programs, beside(config))
@@ -237,7 +237,7 @@ class TurnScheduler:
         left |= dict.fromkeys((turn.id for turn in parked), ShownWait())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
         due: list[DeferredRow] = []
-        if uow.deferred.all():
+        if uow.deferred.find():
             due = [*due_checks(uow, config, working), *due_races(uow, working)]
         return begun, min(due_s, default=None), left, (len(parked), asking), due
 
@@ -273,7 +273,7 @@ class TurnScheduler:
 
 def _on_hold(uow: UnitOfWork) -> tuple[list[TurnRow], int]:
     """The turns that the clock resumes, and how many others ask a person."""
-    parked = uow.turns.in_states("parked")
+    parked = uow.turns.find(state="parked")
     timed = [turn for turn in parked if turn.reason != ASKED]
     return timed, len(parked) - len(timed)
 
@@ -281,7 +281,7 @@ def _on_hold(uow: UnitOfWork) -> tuple[list[TurnRow], int]:
 def _said(uow: UnitOfWork, steer: Steer) -> list[MessageRow]:
     """The messages that could be put into a running turn; none if something has to be fetched first, or not all who
     wrote them may speak there: several people's messages wait as one."""
-    running, said = uow.turns.get(steer.running_id), uow.messages.of_turn(steer.queued_id)
+    running, said = uow.turns.get(steer.running_id), uow.messages.find(turn_id=steer.queued_id)
     if uow.attachments.of_turn(steer.queued_id) or running is None:
         return []
     return said if may_enter(uow, running, {message.from_id for message in said}) else []
@@ -294,10 +294,11 @@ def _move_over(uow: UnitOfWork, steer: Steer, said: Sequence[MessageRow]) -> Non
     if running is None or queued is None or queued.state != "queued":
         return
     read = {(row.id, row.content) for row in said}
-    now = uow.messages.of_turn(queued.id)
+    now = uow.messages.find(turn_id=queued.id)
     taken = [row.id for row in now if (row.id, row.content) in read]
-    uow.messages.move(queued.id, running.id, taken)
+    uow.messages.change({"turn_id": running.id}, turn_id=queued.id, id=tuple(taken))
     show(uow, running, WORKING)
     if len(taken) == len(now):
         close_turn(uow, queued.id, STEERED)
-    uow.messages.acknowledge(read)
+    for row_id, content in read:
+        uow.messages.change({"acked": True}, id=row_id, content=content)

@@ -45,7 +45,7 @@ def _transcript(uow: UnitOfWork, asked: AskThread) -> ThreadTold:
     turn = uow.turns.get(asked.turn)
     if turn is None:
         return ThreadTold(request_id=asked.request_id, problem=UNKNOWN)
-    rows = uow.turns.newest(MAX_RUNS + 1, turn.conversation)
+    rows = uow.turns.newest(MAX_RUNS + 1, conversation=turn.conversation)
     runs: list[RunTold] = []
     left = ALL_CHARS
     for row in rows[:MAX_RUNS]:
@@ -65,7 +65,7 @@ def _transcript(uow: UnitOfWork, asked: AskThread) -> ThreadTold:
 
 def _asked(uow: UnitOfWork, turn: TurnRow) -> Iterator[AskedTold]:
     """The run's open requests whose cards are in the chat."""
-    for row in uow.approvals.pending(turn.id)[:MAX_ASKED]:
+    for row in uow.approvals.find(state="pending", turn_id=turn.id)[:MAX_ASKED]:
         card = uow.outbox.get(row.message_op_id)
         if card is not None and card.ref:
             yield AskedTold(asked=asked_in_full(row, card.ref, uow.redact), is_foreign=row.tool == PLAN_TOOL)
@@ -73,7 +73,7 @@ def _asked(uow: UnitOfWork, turn: TurnRow) -> Iterator[AskedTold]:
 
 def _run(uow: UnitOfWork, turn: TurnRow) -> RunTold:
     answer = uow.redact(turn.result or "")
-    messages = uow.messages.of_turn(turn.id)[:MOST_SAID]
+    messages = uow.messages.find(turn_id=turn.id)[:MOST_SAID]
     return RunTold(
         id=turn.id,
         state=turn.state,
@@ -83,7 +83,7 @@ def _run(uow: UnitOfWork, turn: TurnRow) -> RunTold:
             SaidTold(user=each.from_id, at=each.timestamp, text=uow.redact(each.content)[:SAID_CHARS])
             for each in messages
         ),
-        decided=tuple(_decided(uow, row) for row in uow.approvals.of_turn(turn.id)[:MOST_DECIDED]),
+        decided=tuple(_decided(uow, row) for row in uow.approvals.find(turn_id=turn.id)[:MOST_DECIDED]),
         answer=answer[:ANSWER_CHARS],
         is_cut=len(answer) > ANSWER_CHARS,
         cost_usd=turn.cost_usd,

@@ -251,7 +251,8 @@ class RunningTurn:
         """The agent has taken the turn."""
         if fresh:
             uow.post(self._place, SESSION_LOST)
-        uow.messages.acknowledge((said.id, said.text) for said in self._begun.said)
+        for said in self._begun.said:  # An edited message was not read.
+            uow.messages.change({"acked": True}, id=said.id, content=said.text)
         session_id = self._session_id or ""
         uow.turns.update(self.row.id, session_id=session_id, tree_before=self._snapshots.before)
         if self._begun.program is None:

@@ -50,7 +50,7 @@ from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, WORDLESS, agent_name, own_tree, talks, using, words_of
-from codebutler_worker.store.rows import AttachmentRow, DeferredRow, TurnRow, TurnState
+from codebutler_worker.store.rows import AttachmentRow, DeferredRow, TurnRow, TurnState, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 from codebutler_worker.tree.merging import Merged, shared_paths
 from codebutler_worker.tree.worktrees import Worktrees, name_of, names_in
@@ -126,7 +126,7 @@ def _tell_others(uow: UnitOfWork, turn: TurnRow, found: Sequence[tuple[TurnRow, 
 async def is_busy(runtime: Runtime, conversation: str, states: Sequence[TurnState]) -> bool:
     """Whether a turn of the conversation is in one of these states. Raises StoreError."""
     return await runtime.commit(
-        lambda uow: any(turn.conversation == conversation for turn in uow.turns.in_states(*states))
+        lambda uow: any(turn.conversation == conversation for turn in uow.turns.find(state=states))
     )
 
 
@@ -140,7 +140,7 @@ def ask_to_resolve(uow: UnitOfWork, settings: RepoSettings, command: DeferredRow
     text, key = conflict_task(merged), MessageRef(f"merge-{command.id}")
     if not may(admitted(command.user_id), "ask", using(config, last.channel_id, last.agent, text)).allowed:
         return False
-    if uow.messages.get(last.channel_id, key) is None:
+    if uow.messages.get(message_id(last.channel_id, key)) is None:
         about = replace(last, thread=command.thread or last.thread, job="")
         give_task(uow, follow_up(uow, about, last.agent, command.user_id), key, text)
     return True
@@ -148,7 +148,7 @@ def ask_to_resolve(uow: UnitOfWork, settings: RepoSettings, command: DeferredRow
 
 def last_of_agents(uow: UnitOfWork, config: Config, conversation: str) -> TurnRow | None:
     """The conversation's newest turn of an agent: the rules for that agent say who may decide about its work."""
-    newest = uow.turns.newest(LOOKED_AT, conversation)
+    newest = uow.turns.newest(LOOKED_AT, conversation=conversation)
     return next((turn for turn in newest if talks(config, turn.agent)), None)
 
 

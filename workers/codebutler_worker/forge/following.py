@@ -125,10 +125,10 @@ class PullFollower:
         runtime = self._runtime
         if not await runtime.store.exists(_ANY):
             return self._tell([], runtime.clock.now())
-        for row in await runtime.commit(lambda uow: uow.pulls.followed()):
+        for row in await runtime.commit(lambda uow: uow.pulls.find(state="open")):
             if row.next_at <= iso(runtime.clock.now()):
                 await self._look_at(row)
-        rows = await runtime.commit(lambda uow: uow.pulls.followed())
+        rows = await runtime.commit(lambda uow: uow.pulls.find(state="open"))
         return self._tell(rows, runtime.clock.now())
 
     def _tell(self, rows: Sequence[PullRow], now: datetime) -> float | None:
@@ -211,7 +211,7 @@ def _key(pull: Pull, checks: PullChecks) -> str:
 def hurry(uow: UnitOfWork, numbers: Collection[int]) -> None:
     """Poll these soon, none = all."""
     due = iso(uow.now + timedelta(seconds=TOLD_S if numbers else SOME_TOLD_S))
-    for row in uow.pulls.followed():
+    for row in uow.pulls.find(state="open"):
         if (not numbers or row.number in numbers) and row.next_at > due:
             uow.pulls.put(replace(row, next_at=due))
 
@@ -295,8 +295,8 @@ def card_of(news_id: str) -> str:
 def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], task: str) -> PullRow:
     """Post news that a person may hand over to an agent."""
     news_id = hashlib.sha256(f"{row.id} {row.news} {uow.stamp}".encode()).hexdigest()[:24]
-    oldest = iso(uow.now - NEWS_KEPT)
-    uow.pulls.add_news(PullNewsRow(news_id, row.id, task, uow.stamp), oldest)
+    uow.pull_news.run("DELETE FROM pull_news WHERE created_at < ?", (iso(uow.now - NEWS_KEPT),))
+    uow.pull_news.put(PullNewsRow(news_id, row.id, task, uow.stamp))
     _say(uow, row, message(news_id), mention=row.user_id, op_id=card_of(news_id))
     return replace(row, news=row.news + 1)
 

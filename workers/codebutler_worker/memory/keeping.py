@@ -133,12 +133,12 @@ def decide(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
     if row.state != "proposed":
         return Todo()  # the card already shows the outcome
     if event.action_id == KEEP_ACTION:
-        uow.memories.set_state(row.id, "wanted")
+        uow.memories.update(row.id, state="wanted")
         _credit(uow, row, changes_of(row))
         # The card says so when it is written.
         kept = _deferred(uow, place, row, f"{KEPT}{event.message}", event.user, event.user_name)
         return Todo(deferred=(kept,)).logged("MEM", f"{event.user} kept what was learned")
-    uow.memories.set_state(row.id, "dropped")
+    uow.memories.update(row.id, state="dropped")
     verdict = f"🗑️ Dropped by {person(event.user, event.user_name)}."
     uow.edit_ref(place, event.message, decided_card(changes_of(row), verdict))
     return Todo().logged("MEM", f"{event.user} dropped what was learned")
@@ -159,7 +159,7 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
         except CodeButlerError:
             # The card still has its buttons; other requests can be made again.
             state: ChangeState = "proposed" if how.startswith(KEPT) else "dropped"
-            await runtime.commit(lambda uow: uow.memories.set_state(change_id, state))
+            await runtime.commit(lambda uow: uow.memories.update(change_id, state=state))
             raise
         card = MessageRef(how.removeprefix(KEPT) if how.startswith(KEPT) else "")
         by = person(command.user_id, name)
@@ -184,25 +184,25 @@ async def _write(runtime: Runtime, changes: Sequence[FactChange]) -> tuple[FactC
 def _made(
     uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], card: MessageRef, by: str
 ) -> None:
-    uow.memories.set_state(row.id, "made", encoded(changes))
+    uow.memories.update(row.id, state="made", changes=encoded(changes))
     if card:
         fits = len(changes) == len(changes_of(row))
         verdict = f"✅ Kept by {by}." if fits else f"⚠️ Kept by {by}, as far as it fits: {FULL}"
         card_place = ThreadPlace(row.conversation, row.thread or None)
         uow.edit_ref(card_place, card, decided_card(changes, verdict))
     gone = {change.old for change in changes if change.old} - {change.new for change in changes}
-    uow.memories.forget_lines(gone)
+    uow.memory_lines.delete(line=tuple(gone))
 
 
 def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange]) -> None:
     """Record where the new facts come from before they are written: people who see one in the file may ask."""
-    known = uow.memories.lines()
+    known = {row.line for row in uow.memory_lines.find()}
     for change in changes:
         if change.new and change.new not in known:
             line = MemoryLineRow(
                 line=change.new, channel_id=row.channel_id, thread=row.thread, added_at=uow.stamp
             )
-            uow.memories.put_line(line)
+            uow.memory_lines.put(line)
 
 
 def _holds(change: FactChange, facts: set[str]) -> bool:
@@ -262,7 +262,7 @@ class TurnNotes:
         """Delete a fact; False if there was none."""
         name = clean(key)[:MAX_KEY_CHARS]
         scope = self._scope(for_person=for_person)
-        gone = await self.runtime.commit(lambda uow: uow.facts.forget(scope, name))
+        gone = await self.runtime.commit(lambda uow: uow.facts.delete(scope=scope, key=name)) > 0
         if gone:
             self.runtime.log("MEM", f'{self.turn.agent}: forget "{one_line(name, 200)}"')
         return gone
@@ -286,7 +286,7 @@ def fact_of(key: str, value: str) -> tuple[str, str]:
 
 def _put(uow: UnitOfWork, row: FactRow) -> bool:
     facts = uow.facts
-    if facts.get(row.scope, row.key) is None and len(facts.of(row.scope)) >= MAX_FACTS:
+    if facts.get(row.scope, key=row.key) is None and len(facts.find(scope=row.scope)) >= MAX_FACTS:
         return False
     facts.put(replace(row, updated_at=uow.stamp))
     return True

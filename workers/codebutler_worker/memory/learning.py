@@ -155,10 +155,16 @@ def _line(said: Utterance) -> str:
 def said_since(uow: UnitOfWork, config: Config, conversation: str, up_to: str) -> tuple[Utterance, ...]:
     """The agents' turns that ended after ``up_to``, oldest first. Only messages of people who may instruct agents count
     as theirs; everything else counts as the agent's."""
-    turns = [turn for turn in uow.turns.newest(LOOKED_AT, conversation) if _counts(turn, config, up_to)]
+    turns = [
+        turn
+        for turn in uow.turns.newest(LOOKED_AT, conversation=conversation)
+        if _counts(turn, config, up_to)
+    ]
     said: list[Utterance] = []
     for turn in reversed(turns):
-        said += [Utterance(row.from_id, row.content, is_person=True) for row in uow.messages.of_turn(turn.id)]
+        said += [
+            Utterance(row.from_id, row.content, is_person=True) for row in uow.messages.find(turn_id=turn.id)
+        ]
         said.append(Utterance(turn.agent, turn.result or ""))
     return fitting(said)
 

@@ -31,7 +31,7 @@ from codebutler_worker.memory.keeping import encoded, learn
 from codebutler_worker.present.memory import logged
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED
-from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow
+from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow, MemoryReviewRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso
 
 if TYPE_CHECKING:
@@ -217,7 +217,9 @@ class Reviews:
         self._runtime.log("WRN" if known else "ERR", f"could not learn from a conversation: {line}")
         if attempts >= MAX_ATTEMPTS or getattr(error, "trouble", "") in FINAL:
             del self._attempts[conversation]
-            await self._runtime.commit(lambda uow: uow.memories.review(conversation, ended))
+            await self._runtime.commit(
+                lambda uow: uow.memory_reviews.put(MemoryReviewRow(conversation, ended))
+            )
             return 0.0
         self._not_before[conversation] = self._runtime.clock.now() + timedelta(seconds=AGAIN_S)
         return AGAIN_S
@@ -225,7 +227,7 @@ class Reviews:
 
 def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
     """Conversations that have not been reviewed and have no running turn."""
-    busy = {turn.conversation for turn in uow.turns.in_states(*UNFINISHED)}
+    busy = {turn.conversation for turn in uow.turns.find(state=UNFINISHED)}
     found = uow.memories.unreviewed(iso(uow.now - LOOKED_BACK))
     return [(conversation, ended) for conversation, ended in found if conversation not in busy]
 
@@ -233,15 +235,15 @@ def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
 def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[Utterance, ...]:
     from codebutler_worker.memory.learning import said_since
 
-    up_to = uow.memories.reviewed_up_to(conversation)
-    return said_since(uow, settings.config, conversation, up_to)
+    reviewed = uow.memory_reviews.get(conversation)
+    return said_since(uow, settings.config, conversation, reviewed.up_to if reviewed else "")
 
 
 def _learned(
     uow: UnitOfWork, conversation: str, ended: str, changes: list[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
-    uow.memories.review(conversation, ended)
-    newest = uow.turns.newest(1, conversation)
+    uow.memory_reviews.put(MemoryReviewRow(conversation, ended))
+    newest = uow.turns.newest(1, conversation=conversation)
     if not changes or not newest:
         return []
     row = _row(uow, conversation, newest[0].channel_id, newest[0].thread)
@@ -253,7 +255,7 @@ def _consolidated(uow: UnitOfWork, settings: RepoSettings, changes: tuple[FactCh
     channel = settings.channel_id
     row = _row(uow, f"{channel}:", channel, NOWHERE)
     uow.memories.add(replace(row, changes=encoded(changes), state="made"))
-    uow.memories.forget_lines(change.old for change in changes)
+    uow.memory_lines.delete(line=tuple(change.old for change in changes))
 
 
 def _row(

@@ -88,7 +88,7 @@ class DeferredCommands:
 
     async def restore(self) -> None:
         """Continue the previous worker's commands. Raises StoreError."""
-        self.start(await self._runtime.commit(lambda uow: uow.deferred.all()))
+        self.start(await self._runtime.commit(lambda uow: uow.deferred.find()))
 
     def start(self, commands: Iterable[DeferredRow]) -> None:
         """Start commands whose rows are committed, except those already running."""
@@ -205,6 +205,6 @@ def _give(uow: UnitOfWork, command: DeferredRow, reply: CommandReply) -> list[st
     if reply.then:
         uow.deferred.go_on(command.id, reply.then)
     else:
-        uow.deferred.done(command.id)
+        uow.deferred.delete(id=command.id)
         tell_ended(uow, command, "done" if reply.ok else "failed")
     return given

@@ -111,14 +111,14 @@ class Outbox:
         if op_id not in self._entries:
             return
         reached("mark.before")
-        await self._store.run(lambda uow: uow.outbox.posted(op_id, ref))
+        await self._store.run(lambda uow: uow.outbox.settle(op_id, "posted", ref))
         reached("mark.after")
         self._settle(op_id, ref)
         await self._pump()
 
     async def failed(self, op_id: str, code: str) -> None:
         """The parent reports failure for good: mark the row; updates that waited for it fail, too."""
-        await self._store.run(lambda uow: uow.outbox.failed(op_id, code))
+        await self._store.run(lambda uow: uow.outbox.settle(op_id, "failed", code=code))
         self._settle(op_id, NOWHERE)
         await self._pump()
 
@@ -259,7 +259,7 @@ def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool)
 def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str], frozenset[str]]:
     """The pending operations, the refs of their targets, and which of their turns are over, or soon will be:
     running turns are about to be marked interrupted."""
-    rows = uow.outbox.pending()
+    rows = uow.outbox.find(state="pending")
     targets = {}
     for row in rows:
         target = uow.outbox.get(row.target_op_id)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from codebutler.config.chats import message_url
-from codebutler.config.choices import MODES, Choice, Mode, is_looser
+from codebutler.config.choices import CONFIGURED, MODES, Choice, Mode, is_looser
 from codebutler.config.permission import ALLOWED, ANY_AGENT, Decision, Prefixes, Where, admitted, may
 from codebutler.config.programs import UNDO, agents_of, program_of
 from codebutler.config.schema import Config
@@ -22,7 +22,14 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit, LogTag
 from codebutler_worker.present.lines import LINE_LIMIT, one_line
-from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState, main_conversation, race_in
+from codebutler_worker.store.rows import (
+    ChoiceRow,
+    DeferredRow,
+    TurnRow,
+    TurnState,
+    main_conversation,
+    race_in,
+)
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 TurnEvent = Literal["start", "ask", "answered", "finish", "fail", "stop", "interrupt", "park"]
@@ -201,7 +208,7 @@ def audit_of(
 
 def words_of(uow: UnitOfWork, turn: TurnRow, limit: int = LINE_LIMIT) -> str:
     """The first words of the turn's request; in a race after the agent's name."""
-    messages = uow.messages.of_turn(turn.id)
+    messages = uow.messages.find(turn_id=turn.id)
     name = f"{turn.agent}: " if race_in(turn.conversation) else ""
     return one_line(f"{name}{messages[0].content}", limit) if messages else ""
 
@@ -218,16 +225,18 @@ def thread_url(turn: TurnRow) -> str:
 def agent_for(uow: UnitOfWork, config: Config, conversation: str, prefix: str | None) -> str:
     """The agent behind a typed prefix; without a prefix, the conversation's choice, unless that agent is no longer
     configured."""
-    chosen = uow.choices.get(conversation).agent if prefix is None else ""
-    if chosen and talks(config, chosen):
-        return chosen
-    return agent_name(config, prefix)
+    if prefix is not None:
+        return _AGENT_OF_PREFIX.get(prefix, prefix)
+    chosen = uow.choices.get(conversation)
+    return chosen.agent if chosen and chosen.agent and talks(config, chosen.agent) else config.agent.default
 
 
 def choice_for(uow: UnitOfWork, turn: TurnRow, config: Config, people: Collection[PersonRef]) -> Choice:
     """With which model and mode the turn's agent works for ``people``. A mode that asks less than the configured one
     counts only if each of them may loosen it."""
     chosen = uow.choices.get(main_conversation(turn.conversation))
+    if chosen is None:
+        return CONFIGURED
     mode: Mode = next((each for each in MODES.values() if each == chosen.mode), "")
     if mode and is_looser(config, turn.agent, mode):
         where = using(config, turn.channel_id, turn.agent)
@@ -240,7 +249,7 @@ def may_enter(uow: UnitOfWork, running: TurnRow, people: Collection[PersonRef]) 
     """Whether these people's messages may go into a running turn: not everybody may use the mode that its thread has
     chosen, or had when the run began."""
     chosen = uow.choices.get(main_conversation(running.conversation))
-    is_configured = not chosen.mode and chosen.updated_at <= (running.started_at or "")
+    is_configured = not chosen or (not chosen.mode and chosen.updated_at <= (running.started_at or ""))
     return is_configured or all(person == running.user_id for person in people)
 
 
@@ -249,7 +258,7 @@ def may_answer(uow: UnitOfWork, config: Config, running: TurnRow, person: Person
     from the person it works for, and from people who may loosen it."""
     if may_enter(uow, running, (person,)):
         return ALLOWED
-    chosen = uow.choices.get(main_conversation(running.conversation))
+    chosen = uow.choices.get(main_conversation(running.conversation)) or ChoiceRow("")
     mode: Mode = next((each for each in MODES.values() if each == chosen.mode), "")
     # A choice made since says nothing about the mode that the run began with.
     is_its_mode = chosen.updated_at <= (running.started_at or "")

@@ -58,6 +58,14 @@ def channel_of(conversation: str) -> ConversationRef:
     return ConversationRef(conversation.rpartition(":")[0])
 
 
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """An event that was taken over: its key, and its place in the parent's journal."""
+
+    key: str
+    seq: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRow:
     """A person's message; ``order`` sorts as text among those of its channel. ``agent`` is the typed prefix
@@ -155,7 +163,7 @@ class SessionRow:
     total_cost_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChoiceRow:
     """What a conversation has chosen for itself, "" = what is configured: ``agent`` answers plain messages, ``model``
     is that of the agent ``model_of``, ``mode`` is a PermissionMode."""
@@ -181,15 +189,13 @@ class ChannelSessionRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxRow:
     """An operation for the chat, or ("ended") the report of a turn's end. ``payload`` is the JSON of a model
-    Operation, or of a TurnEnded; ``target_op_id`` names an earlier post whose ref this operation needs. The
-    store assigns ``seq``."""
+    Operation, or of a TurnEnded; ``target_op_id`` names an earlier post whose ref this operation needs."""
 
     op_id: str
     conversation: str
     kind: OperationKind
     payload: str
     created_at: str
-    seq: int = 0
     turn_id: str | None = None
     target_op_id: str | None = None
     state: OperationState = "pending"

@@ -15,16 +15,38 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload, Value
 from codebutler.domain.refs import NO_PERSON, NOWHERE, MessageRef, PersonRef
 from codebutler.protocol.messages import TurnEnded
-from codebutler_worker.store.memory import ChoicesTable, FactsTable, MemoriesTable, SearchTable, SessionsTable
-from codebutler_worker.store.outbox import ApprovalsTable, DeferredTable, OutboxTable, PullsTable
-from codebutler_worker.store.rows import OperationKind, OutboxRow, TurnRow
-from codebutler_worker.store.turns import (
-    AttachmentsTable,
-    ExpensesTable,
-    InboxTable,
-    MessagesTable,
-    TurnsTable,
+from codebutler_worker.store import tables
+from codebutler_worker.store.mapping import Rows
+from codebutler_worker.store.queries import (
+    Approvals,
+    Attachments,
+    Deferred,
+    Inbox,
+    Memories,
+    Messages,
+    Operations,
+    Sessions,
+    Turns,
 )
+from codebutler_worker.store.rows import (
+    ApprovalRow,
+    AttachmentRow,
+    ChoiceRow,
+    DeferredRow,
+    ExpenseRow,
+    FactRow,
+    InboxRow,
+    MemoryChangeRow,
+    MemoryLineRow,
+    MemoryReviewRow,
+    MessageRow,
+    OperationKind,
+    OutboxRow,
+    PullNewsRow,
+    PullRow,
+    TurnRow,
+)
+from codebutler_worker.store.search import Search
 
 _KINDS: dict[type[Operation | TurnEnded], OperationKind] = {
     Post: "post",
@@ -58,20 +80,23 @@ class UnitOfWork:
         """Now, as rows keep it."""
         self.redact = redact
         self.operations: list[tuple[OutboxRow, Operation | TurnEnded]] = []
-        self.inbox = InboxTable(raw)
-        self.messages = MessagesTable(raw)
-        self.attachments = AttachmentsTable(raw)
-        self.turns = TurnsTable(raw)
-        self.sessions = SessionsTable(raw)
-        self.choices = ChoicesTable(raw)
-        self.outbox = OutboxTable(raw)
-        self.approvals = ApprovalsTable(raw)
-        self.deferred = DeferredTable(raw)
-        self.memories = MemoriesTable(raw)
-        self.facts = FactsTable(raw)
-        self.expenses = ExpensesTable(raw)
-        self.pulls = PullsTable(raw)
-        self.search = SearchTable(raw)
+        self.inbox = Inbox(raw, tables.inbox, InboxRow)
+        self.messages = Messages(raw, tables.messages, MessageRow, '"order", id')
+        self.attachments = Attachments(raw, tables.attachments, AttachmentRow, "position")
+        self.turns = Turns(raw, tables.turns, TurnRow)
+        self.sessions = Sessions(raw)
+        self.choices = Rows(raw, tables.choices, ChoiceRow)
+        self.outbox = Operations(raw, tables.outbox, OutboxRow)
+        self.approvals = Approvals(raw, tables.approvals, ApprovalRow, "requested_at, rowid")
+        self.deferred = Deferred(raw, tables.errands, DeferredRow, "created_at, id")
+        self.memories = Memories(raw, tables.memory_changes, MemoryChangeRow)
+        self.memory_lines = Rows(raw, tables.memory_lines, MemoryLineRow)
+        self.memory_reviews = Rows(raw, tables.memory_reviews, MemoryReviewRow)
+        self.facts = Rows(raw, tables.facts, FactRow, "key")
+        self.expenses = Rows(raw, tables.expenses, ExpenseRow)
+        self.pulls = Rows(raw, tables.pulls, PullRow, "next_at")
+        self.pull_news = Rows(raw, tables.pull_news, PullNewsRow)
+        self.search = Search(raw, tables.turns, TurnRow)
 
     def post(
         self,

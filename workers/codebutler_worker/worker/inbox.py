@@ -93,13 +93,13 @@ class EventInbox:
 
     def stop_everything(self, uow: UnitOfWork) -> Todo:
         """Withdraw every queued turn; ask to stop every running one."""
-        for turn in uow.turns.in_states("queued"):
+        for turn in uow.turns.find(state="queued"):
             withdraw_turn(uow, turn)
-        for turn in uow.turns.in_states("parked"):
+        for turn in uow.turns.find(state="parked"):
             drop_parked(uow, turn)
         withdraw(uow)
         checks = withdraw_checks(uow, None, STOPPED) + stop_race_checks(uow, None)
-        return Todo(stop=tuple(turn.id for turn in uow.turns.in_states(*LIVE)), withdrawn=checks)
+        return Todo(stop=tuple(turn.id for turn in uow.turns.find(state=LIVE)), withdrawn=checks)
 
     def _posted(self, uow: UnitOfWork, event: MessagePosted, request: Request) -> Todo:
         note, config = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"', self.settings.config
@@ -204,8 +204,8 @@ class EventInbox:
         return conversation_id(config, channel, thread or NOWHERE) if thread or whole else None
 
     def _keep_misunderstood(self, uow: UnitOfWork, event: MessagePosted | MessageEdited) -> None:
-        if uow.messages.get(event.channel, event.ref) is not None:
-            uow.messages.set_agent(event.channel, event.ref, MISUNDERSTOOD)
+        if uow.messages.get(message_id(event.channel, event.ref)) is not None:
+            uow.messages.update(message_id(event.channel, event.ref), agent=MISUNDERSTOOD)
             return
         row = MessageRow(
             id=message_id(event.channel, event.ref),
@@ -222,7 +222,7 @@ class EventInbox:
         uow.messages.add(row)
 
     def _edited(self, uow: UnitOfWork, event: MessageEdited, request: Request) -> Todo:
-        said_before = uow.messages.get(event.channel, event.ref)
+        said_before = uow.messages.get(message_id(event.channel, event.ref))
         if said_before is None:
             return Todo()
         if not self._may_amend(event, said_before):
@@ -234,7 +234,7 @@ class EventInbox:
         note = f'{event.user} edited: "{one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Prompt):
             if agent_for(uow, self.settings.config, turn.conversation, request.prefix) == turn.agent:
-                uow.messages.set_text(event.channel, event.ref, request.text)
+                uow.messages.update(message_id(event.channel, event.ref), content=request.text)
                 return Todo().logged("MSG", note)
             withdraw_message(uow, message)
             said = Incoming(
@@ -264,7 +264,7 @@ class EventInbox:
             return edited_late(uow, event, request, message)
         if message.agent != MISUNDERSTOOD:
             return Todo()
-        uow.messages.set_agent(event.channel, event.ref, None)
+        uow.messages.update(message_id(event.channel, event.ref), agent=None)
         said = MessagePosted(
             channel=event.channel,
             ref=event.ref,
