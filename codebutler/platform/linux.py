@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cached_property
+from io import FileIO
 from pathlib import Path
 
 from codebutler.domain.errors import CodeButlerError
@@ -22,7 +23,6 @@ from codebutler.platform.service import Manager, Run, ServiceSpec, Systemd, unit
 from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
 
 PROC = Path("/proc")
-CHUNK_BYTES = 2**14
 PEER = struct.Struct("3i")
 ACCESS_LIST = "system.posix_acl_access"
 SYS_OPENAT2 = 437  # the same on every architecture
@@ -45,12 +45,17 @@ class Linux:
     restores_signals: tuple[str, ...] = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP")
     untried: tuple[Untried, ...] = ()
 
-    def processes(self) -> dict[int, ProcessEntry]:
-        return self.seen(_pids())
-
-    def seen(self, pids: Collection[int]) -> dict[int, ProcessEntry]:
+    def seen(self, pids: Collection[int] | None = None) -> dict[int, ProcessEntry]:
         """proc_pid_stat(5), fields 4 and 22: started in ticks since boot."""
-        return {pid: found for pid in pids if (found := _entry(pid)) is not None}
+        found: dict[int, ProcessEntry] = {}
+        # Without Path, which is slower: this reads every process of the machine whenever a program ends.
+        for pid in os.listdir(PROC) if pids is None else map(str, pids):  # noqa: PTH208
+            if pid.isdigit():
+                with suppress(OSError), FileIO(f"{PROC}/{pid}/stat") as file:
+                    fields = file.readall().rpartition(b")")[2].decode(errors="replace").split()
+                    if fields[_STATE] != "Z":
+                        found[int(pid)] = ProcessEntry(int(fields[_PARENT]), fields[_START])
+        return found
 
     def children(self, pid: int) -> list[int]:
         """proc_pid_task(5), children."""
@@ -66,7 +71,7 @@ class Linux:
     def _below(self, root: int) -> int:
         count, ahead = 0, [root]
         while ahead:
-            found = [pid for pid in self.children(ahead.pop()) if _entry(pid)]
+            found = self.seen(self.children(ahead.pop()))
             count += len(found)
             ahead += found
         return count
@@ -74,17 +79,22 @@ class Linux:
     def carrying(self, variable: str) -> dict[int, tuple[str, str]]:
         """proc_pid_environ(5): of this user's processes."""
         found: dict[int, tuple[str, str]] = {}
-        for pid in _pids():
+        for pid in map(int, filter(str.isdigit, os.listdir(PROC))):  # noqa: PTH208
             # Read twice: if the pid was reused in between, the start times differ.
-            if _variable(pid, variable) and (entry := _entry(pid)) and (value := _variable(pid, variable)):
-                found[pid] = (entry.started, value)
+            if (
+                _variable(pid, variable)
+                and (entries := self.seen([pid]))
+                and (value := _variable(pid, variable))
+            ):
+                found[pid] = (entries[pid].started, value)
         return found
 
     def at_terminal(self, program: str) -> list[Path]:
         found = []
         for process in PROC.glob("[0-9]*"):
             with suppress(OSError):
-                if (process / "comm").read_text().strip() == program and _stat(process.name)[_TTY] != "0":
+                fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                if (process / "comm").read_text().strip() == program and fields[_TTY] != "0":
                     found.append((process / "cwd").readlink())
         return found
 
@@ -164,43 +174,16 @@ class Linux:
         return False
 
 
-def _pids() -> list[int]:
-    with os.scandir(PROC) as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdigit()]
-
-
-def _entry(pid: int) -> ProcessEntry | None:
-    with suppress(OSError):
-        fields = _stat(pid)
-        return None if fields[_STATE] == "Z" else ProcessEntry(int(fields[_PARENT]), fields[_START])
-    return None
-
-
-def _stat(pid: int | str) -> list[str]:
-    return _read(f"{PROC}/{pid}/stat").rpartition(b")")[2].decode(errors="replace").split()
-
-
 def _variable(pid: int, name: str) -> str:
-    wanted = f"\0{name}=".encode()
-    with suppress(OSError):
-        found = (b"\0" + _read(f"{PROC}/{pid}/environ")).partition(wanted)[2].partition(b"\0")[0]
-        return found.decode(errors="replace")
+    with suppress(OSError), FileIO(f"{PROC}/{pid}/environ") as file:
+        value = (b"\0" + file.readall()).partition(f"\0{name}=".encode())[2].partition(b"\0")[0]
+        return value.decode(errors="replace")
     return ""
 
 
 def _pss_bytes(pid: int) -> int | None:
     with suppress(OSError):
-        for line in _read(f"{PROC}/{pid}/smaps_rollup").decode(errors="replace").splitlines():
+        for line in (PROC / str(pid) / "smaps_rollup").read_text(errors="replace").splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
     return None
-
-
-def _read(path: str) -> bytes:
-    """The whole file. Without Path, which is slower: this reads every process of the machine whenever a program
-    ends."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(fd, CHUNK_BYTES), b""))
-    finally:
-        os.close(fd)

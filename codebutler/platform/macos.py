@@ -93,12 +93,9 @@ class MacOS:
         """``path``: where it finds the programs that it runs."""
         self._path = path
 
-    def processes(self) -> dict[int, ProcessEntry]:
-        return {pid: row.entry for pid, row in self._listed().items()}
-
-    def seen(self, pids: Collection[int]) -> dict[int, ProcessEntry]:
-        table = self._listed() if pids else {}
-        return {pid: table[pid].entry for pid in pids if pid in table}
+    def seen(self, pids: Collection[int] | None = None) -> dict[int, ProcessEntry]:
+        table = self._listed() if pids is None or pids else {}
+        return {pid: row.entry for pid, row in table.items() if pids is None or pid in pids}
 
     def children(self, pid: int) -> list[int]:
         return [row.pid for row in self._listed().values() if row.parent == pid]

@@ -55,11 +55,8 @@ class OperatingSystem(Protocol):
 
     # Processes
 
-    def processes(self) -> dict[int, ProcessEntry]:
-        """Every process by its pid, except zombies."""
-
-    def seen(self, pids: Collection[int]) -> dict[int, ProcessEntry]:
-        """Those of ``pids`` that exist."""
+    def seen(self, pids: Collection[int] | None = None) -> dict[int, ProcessEntry]:
+        """Those of ``pids`` that exist, by pid, except zombies; None: every process."""
 
     def children(self, pid: int) -> list[int]:
         """The processes that it has started itself."""

@@ -51,7 +51,7 @@ def family() -> Iterator[tuple[int, int]]:
 
 def test_the_table_of_processes(system: OperatingSystem, family: tuple[int, int]) -> None:
     parent, child = family
-    table = system.processes()
+    table = system.seen()
     assert table[child].parent == parent
     assert table[parent].parent == os.getpid()
     assert system.seen([child, 2**22 + 1]) == {child: table[child]}

@@ -12,11 +12,12 @@ import pytest
 from codebutler.config.git_repo import variables
 from codebutler.config.schema import AgentNetwork, ClaudeSection, SandboxSection
 from codebutler.domain.clock import SystemClock
+from codebutler.platform.system import this_system
 from codebutler_worker.agents.backend import Finished, Started, ToolResult, ToolUse, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.policy import for_agents
-from codebutler_worker.programs.program import descendants, still
+from codebutler_worker.programs.process import descendants
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
@@ -214,7 +215,8 @@ async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
     assert isinstance(rest[-1], Finished)
     assert rest[-1].reason == "stopped"
     async with asyncio.timeout(30):
-        while await still(inside):  # noqa: ASYNC110 - the kernel may need a moment for what was killed
+        # The kernel may need a moment for what was killed.
+        while any(inside[pid] == seen.started for pid, seen in this_system().seen(inside).items()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

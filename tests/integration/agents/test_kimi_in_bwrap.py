@@ -13,6 +13,7 @@ import pytest
 from codebutler.config.git_repo import variables
 from codebutler.config.schema import KimiSection, PermissionMode, Price, SandboxSection
 from codebutler.domain.clock import SystemClock
+from codebutler.platform.system import this_system
 from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import (
@@ -30,7 +31,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.policy import for_agents
-from codebutler_worker.programs.program import descendants, still
+from codebutler_worker.programs.process import descendants
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
@@ -249,7 +250,8 @@ async def test_a_stop_leaves_nothing_of_it(cell: Cell) -> None:
     assert rest[-1].reason == "stopped"
     assert rest[-1].usage.input_tokens == 100
     async with asyncio.timeout(DEADLINE_S):
-        while await still(inside):  # noqa: ASYNC110 - the kernel may need a moment for what was killed
+        # The kernel may need a moment for what was killed.
+        while any(inside[pid] == seen.started for pid, seen in this_system().seen(inside).items()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.programs.process import AgentProcess
-from codebutler_worker.programs.program import (
+from codebutler_worker.programs.process import (
     MARK,
+    AgentProcess,
     kill_orphans,
 )
 from codebutler_worker.sandbox.cgroups import owned_name, ownerless
@@ -81,6 +81,24 @@ async def test_an_over_long_line_costs_no_memory_and_the_next_one_arrives(tmp_pa
         assert await first_line(process) == "after"
 
 
+async def pieces(tmp_path: Path, *pieces: str, limit_bytes: int = 100) -> list[bytes]:
+    """The lines of a program that writes these pieces one by one."""
+    script = "; sleep 0.02; ".join(f"printf '{piece}'" for piece in pieces)
+    async with await AgentProcess.spawn(shell(script, tmp_path), limit_bytes=limit_bytes) as process:
+        return [line async for line in process.lines()]
+
+
+async def test_lines_are_put_together_from_any_chunks(tmp_path: Path) -> None:
+    assert await pieces(tmp_path, "a", r"b\nc\n\nd") == [b"ab", b"c", b"", b"d"]
+    assert await pieces(tmp_path, r"a\n", r"b\n") == [b"a", b"b"]
+    assert await pieces(tmp_path, "") == []
+
+
+async def test_an_over_long_line_is_dropped_and_the_next_one_kept(tmp_path: Path) -> None:
+    written = (r"1234\n12345", "678", r"9\nok\n123456\n", "12", "3456")
+    assert await pieces(tmp_path, *written, limit_bytes=4) == [b"1234", b"ok"]
+
+
 async def test_bytes_that_are_no_text_pass(tmp_path: Path) -> None:
     script = r"import sys; sys.stdout.buffer.write(b'\xff\x00\xfe\n\x1b[31m')"
     async with await AgentProcess.spawn(launch(script, tmp_path)) as process:
@@ -93,8 +111,9 @@ async def test_only_the_tail_of_stderr_is_kept(tmp_path: Path) -> None:
         assert await process.wait() == 0
         async with asyncio.timeout(5):
             await process._stderr_task
-        assert process.stderr_tail.endswith("the end")
-        assert len(process.stderr_tail) == 8192
+        said = await process.last_words()
+        assert said.endswith("the end")
+        assert len(said) == 8192
 
 
 async def test_a_program_that_ignores_everything_is_killed(tmp_path: Path) -> None:

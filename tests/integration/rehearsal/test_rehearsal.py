@@ -26,7 +26,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.programs.program import descendants
+from codebutler_worker.programs.process import descendants
 from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
 from tests.clock import ManualClock
 from tests.turns import end, heard

@@ -65,7 +65,7 @@ def test_what_is_asked_of_the_table(tmp_path: Path) -> None:
 
 def test_without_the_programs_nothing_is_found(tmp_path: Path) -> None:
     system = MacOS(str(tmp_path))
-    assert system.processes() == {}
+    assert system.seen() == {}
     assert system.at_terminal("kimi-code") == []
     assert not system.keychain_has("anything")
 

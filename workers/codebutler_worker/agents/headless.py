@@ -36,8 +36,8 @@ from codebutler_worker.agents.survey import Surroundings, Survey
 from codebutler_worker.internet.remote import MediaService, RemoteError
 from codebutler_worker.media.files import IMAGES, kind_of, save_file
 from codebutler_worker.programs.process import AgentProcess
-from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.tools.programs import UNATTENDED
 
 ANSWER_CHARS = 256 * 2**10
 """Of a longer answer the end is kept; the session's log has all of it."""

@@ -18,7 +18,6 @@ from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, look_up, missing_
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import run_to_end
-from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.common import Launch, SandboxPolicy
 from codebutler_worker.sandbox.destinations import read_head, read_regular
 from codebutler_worker.store.opening import STATE_DIR
@@ -158,6 +157,11 @@ def interpreter(line: str) -> list[str]:
         return shlex.split(line.removeprefix("#!")) if line.startswith("#!") else []
     except ValueError:
         return []
+
+
+def program_root(binary: Path, home: Path) -> Path:
+    """What must be readable to run the program: its directory, unless that would expose the user's home."""
+    return binary if home.is_relative_to(binary.parent) else binary.parent
 
 
 def root_of(binary: Path, home: Path) -> Path:

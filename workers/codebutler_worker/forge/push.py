@@ -178,7 +178,7 @@ async def _bring(git: Git, outbound: Outbound, tip: Tip) -> None:
     known = await outbound.known()
     pack = await asyncio.to_thread(outbound.pack)
     try:
-        await git.stream(PACK, tip.commit, *known, record=pack.write, limit_s=PACK_S)
+        await git.run(PACK, tip.commit, *known, limit_bytes=None, record=pack.write, limit_s=PACK_S)
     except BaseException:
         pack.path.unlink(missing_ok=True)
         raise

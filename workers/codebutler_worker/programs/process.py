@@ -1,18 +1,236 @@
-"""AgentProcess: one external program, driven line by line. Nothing here parses JSON: the agents' packages do."""
+"""Program: how every external program starts and ends, whether driven by lines or through a terminal (``pty.py``);
+AgentProcess: one driven line by line.
+
+Each leads its own session. It carries a mark that its children inherit, and may run in an enclosure that limits it.
+Nothing here parses JSON: the agents' packages do.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import shutil
 import signal
+import threading
+from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
-from codebutler_worker.programs.program import Birth, Program, begun, birth_of
-from codebutler_worker.sandbox.common import Launch
+from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
+from codebutler.platform.system import this_system
+from codebutler_worker.sandbox.cgroups import owned_name, ownerless
+from codebutler_worker.sandbox.common import Enclosure, Launch
+from codebutler_worker.sandbox.pins import PinHold
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """How a launch is actually executed, and how the program is identified afterwards."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    mark: str
+    enclosure: Enclosure | None
+    held: PinHold | None = None
+    ends_whole: bool = False
+
+
+class Program(ABC):
+    """A running program. Leaving its block ends it and all its children that can still be found.
+
+    ``pid``: the one outside; inside a sandbox it has a different one. ``container``: the name of the container that it
+    runs in, "" if none.
+    """
+
+    def __init__(self, process: Process, birth: Birth) -> None:
+        self.pid = process.pid
+        self.container = "" if birth.enclosure is None else birth.enclosure.container
+        self._process = process
+        self._birth = birth
+        self._limit_hit = ""
+        self._exit = asyncio.create_task(process.wait(), name=f"exit:{self.pid}")
+        self._ending: asyncio.Task[None] | None = None
+        self._burst: asyncio.Task[None] | None = None
+        if birth.held is not None:
+            birth.held.listen(self._unprotected)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code (negative: the signal), None while it runs."""
+        return self._process.returncode
+
+    @property
+    def limit_hit(self) -> str:
+        """One line about the limit that the program or a child has reached so far, empty if none."""
+        if self._ending is not None or self._limit_hit or self._birth.enclosure is None:
+            return self._limit_hit
+        return self._birth.enclosure.struck()
+
+    async def wait(self, within_s: float | None = None) -> int | None:
+        """The exit code, once the program has ended by itself; None if it does not end ``within_s`` (None: forever)."""
+        await asyncio.wait({self._exit}, timeout=within_s)
+        return self._process.returncode
+
+    async def stop(self, eof_s: float = 1.0, term_s: float = 1.0) -> None:
+        """End the program within 5 s: close its input and wait ``eof_s``, ask it to end and wait ``term_s``, then
+        SIGKILL what is left of it and its children. Once begun it goes on if the caller is cancelled; a second call
+        waits for the first."""
+        if self._ending is None:
+            self._limit_hit = self.limit_hit
+            self._ending = asyncio.create_task(self._end(eof_s, term_s), name=f"end:{self.pid}")
+        await asyncio.shield(self._ending)
+
+    async def _end(self, eof_s: float, term_s: float) -> None:
+        enclosure, is_whole = self._birth.enclosure, self._birth.ends_whole
+        family: dict[int, str] = {}
+        if self.returncode is None:
+            # Children without our mark can be found only as long as the program lives.
+            family = {} if is_whole else await descendants(self.pid)
+            family |= await self._ask_to_end(eof_s, term_s)
+        if self.returncode is None or family or not is_whole:
+            if self.returncode is None:
+                family |= await descendants(self.pid)
+            self._signal(signal.SIGKILL)
+            marks = await asyncio.to_thread(this_system().carrying, MARK)
+            family |= {pid: started for pid, (started, mark) in marks.items() if mark == self._birth.mark}
+            if family:
+                await kill_leftovers(family)
+            await asyncio.wait({self._exit}, timeout=1.0)
+        if self._burst is not None:
+            await asyncio.wait({self._burst})
+        if enclosure is not None:
+            self._limit_hit = self._limit_hit or enclosure.struck()
+            await enclosure.close()  # kills whatever is left inside
+        if self._birth.held is not None:
+            self._birth.held.release()
+        await self._close()
+
+    @abstractmethod
+    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
+        """Give it the chance to end by itself; returns the children it started meanwhile."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """Release the pipes or the terminal after it has ended."""
+
+    def _unprotected(self, told: str) -> None:
+        """Others are no longer protected from it: kill it now; ``told`` becomes the reason shown."""
+        self._limit_hit = told
+        self._signal(signal.SIGKILL)
+        if self._birth.enclosure is not None:
+            self._burst = asyncio.create_task(self._birth.enclosure.burst(), name=f"burst:{self.pid}")
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal its whole group, which may outlive it."""
+        if self.returncode is not None:
+            # The group's id stays reserved while it has members; if the pid is alive after the program's exit, it
+            # belongs to another process.
+            with contextlib.suppress(ProcessLookupError):
+                os.getpgid(self.pid)
+                return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+P = TypeVar("P", bound=Program)
+
+
+async def begun(start: Coroutine[Any, Any, P], name: str) -> P:
+    """Await ``start`` and return its program. Raises what ``start`` raises.
+
+    Only from the main thread: a parent-death signal is tied to the thread that started the program.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        start.close()
+        raise RuntimeError("agents can be started from the main thread only")
+    starting = asyncio.create_task(start, name=f"start:{name}")
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # A start cannot be undone half-way: nobody would own its pipes. Complete it, then end the program.
+        async with await starting:
+            raise
+
+
+@asynccontextmanager
+async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
+    """What to execute for ``launch``, inside this block.
+
+    Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
+    """
+    # First of all: a file replaced while the sandbox is set up has lost its protection too.
+    held = None if launch.guard is None else launch.guard()
+    enclosure: Enclosure | None = None
+    argv, mark = launch.argv, owned_name()
+    try:
+        if launch.enclose is not None:
+            # In an enclosure a shell starts the program, and would report a missing one only on stderr.
+            if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
+                raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
+            enclosure = await launch.enclose()
+            argv = enclosure.enter(launch.argv)
+        yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held, launch.ends_whole)
+    except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
+        if enclosure is not None:
+            await enclosure.close()
+        if held is not None:
+            held.release()
+        if not isinstance(error, OSError):
+            raise
+        raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: {error.strerror}") from error
+
+
+MARK = "CODEBUTLER_AGENT_ID"
+"""Set to a unique name for each program, so that its leftovers can be found: agents run their tools in separate
+sessions. If the system does not show environments (macOS), or a process cleared its own, we rely on the sandbox."""
+
+
+async def descendants(pid: int) -> dict[int, str]:
+    """Every process below ``pid`` with its start time, which tells a reused pid from the original."""
+    table = await asyncio.to_thread(this_system().seen)
+    found: dict[int, str] = {}
+    level = {pid}
+    while level:
+        level = {child for child, (parent, _) in table.items() if parent in level and child not in found}
+        found |= {child: table[child][1] for child in level}
+    return found
+
+
+async def kill_leftovers(leftovers: dict[int, str], within_s: float = 0.5) -> None:
+    """SIGKILL those of ``leftovers`` (pid -> start time) that are still the same process; wait until they are gone."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while leftovers:
+                found = (await asyncio.to_thread(this_system().seen, leftovers)).items()
+                leftovers = {pid: entry.started for pid, entry in found if entry.started == leftovers[pid]}
+                for pid in leftovers:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+                await asyncio.sleep(0.01)
+
+
+async def kill_orphans() -> int:
+    """Kill the programs of workers that no longer run; returns how many.
+
+    A killed worker takes its sandboxed agents with it; this is for those without a sandbox.
+    """
+    marks = await asyncio.to_thread(this_system().carrying, MARK)
+    orphans = {pid: started for pid, (started, mark) in marks.items() if ownerless(mark)}
+    await kill_leftovers(orphans)
+    return len(orphans)
+
 
 LINE_LIMIT_BYTES = 16 * 2**20
 STDERR_TAIL_BYTES = 8 * 2**10
@@ -21,43 +239,6 @@ WRITE_S = 30.0
 
 Record = Callable[[bytes], None]
 """Receives the raw output of a program."""
-
-
-class LineSplitter:
-    """Pure: takes chunks, returns whole lines. A line over ``limit_bytes`` is dropped."""
-
-    def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
-        self._limit_bytes = limit_bytes
-        self._buffer = bytearray()
-        self._dropping = False
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that ``chunk`` completes, without their newline."""
-        lines: list[bytes] = []
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            self._append(part)
-            if not self._dropping:
-                lines.append(bytes(self._buffer))
-            self._buffer.clear()
-            self._dropping = False
-        self._append(rest)
-        return lines
-
-    def end(self) -> list[bytes]:
-        """The rest of the output, if it ends without a newline."""
-        rest, dropping = bytes(self._buffer), self._dropping
-        self._buffer.clear()
-        self._dropping = False
-        return [rest] if rest and not dropping else []
-
-    def _append(self, part: bytes) -> None:
-        if self._dropping:
-            return
-        self._buffer += part
-        if len(self._buffer) > self._limit_bytes:
-            self._buffer.clear()
-            self._dropping = True
 
 
 class AgentProcess(Program):
@@ -74,7 +255,7 @@ class AgentProcess(Program):
         super().__init__(process, birth)
         self._record = record
         self._transport = transport
-        self._splitter = LineSplitter(limit_bytes)
+        self._limit_bytes = limit_bytes
         self._stderr = bytearray()
         self._stderr_task = asyncio.create_task(self._read_stderr(), name=f"stderr:{process.pid}")
 
@@ -105,15 +286,10 @@ class AgentProcess(Program):
             )
         return cls(Process(transport, protocol, loop), transport, birth, limit_bytes, record)
 
-    @property
-    def stderr_tail(self) -> str:
-        """The last 8 KB that the program wrote to stderr."""
-        return self._stderr.decode(errors="replace")
-
     async def last_words(self, within_s: float = 1.0) -> str:
-        """``stderr_tail`` once stderr is closed, or after ``within_s``."""
+        """The last 8 KB that the program wrote to stderr, once that is closed, or after ``within_s``."""
         await asyncio.wait({self._stderr_task}, timeout=within_s)
-        return self.stderr_tail
+        return self._stderr.decode(errors="replace")
 
     async def write_line(self, line: bytes) -> bool:
         """Send one line; False if the program no longer reads."""
@@ -132,32 +308,32 @@ class AgentProcess(Program):
         self._process.stdin.close()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Each line of stdout until end of file."""
+        """Each line of stdout until end of file, without its newline. One over the limit is dropped."""
         assert self._process.stdout is not None
+        line, is_dropped = bytearray(), False
         while chunk := await self._process.stdout.read(READ_BYTES):
             if self._record is not None:
                 await asyncio.to_thread(self._record, chunk)
-            for line in self._splitter.feed(chunk):
-                yield line
-        for line in self._splitter.end():
-            yield line
-
-    async def wait(self) -> int:
-        """The exit code, once the program has ended by itself."""
-        return await self._process.wait()
-
-    async def exit_code(self, within_s: float = 2.0) -> int | None:
-        """The exit code after stdout has closed; None if the program does not end."""
-        await self._ended_within(within_s)
-        return self.returncode
+            for number, part in enumerate(chunk.split(b"\n")):
+                if number > 0:  # a newline came before it
+                    if not is_dropped:
+                        yield bytes(line)
+                    line.clear()
+                    is_dropped = False
+                line += part
+                is_dropped = is_dropped or len(line) > self._limit_bytes
+                if is_dropped:
+                    line.clear()
+        if line:
+            yield bytes(line)
 
     async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
         self.close_stdin()
-        if await self._ended_within(eof_s):
+        if await self.wait(eof_s) is not None:
             return {}
-        family = await self._family()
+        family = await descendants(self.pid)
         self._signal(signal.SIGTERM)
-        await self._ended_within(term_s)
+        await self.wait(term_s)
         return family
 
     async def _close(self) -> None:
@@ -191,31 +367,34 @@ async def run_to_end(
     launch: Launch,
     *,
     stdin: bytes = b"",
-    limit_bytes: int,
+    limit_bytes: int | None,
     limit_s: float | None = None,
     record: Record | None = None,
 ) -> EndedProgram:
-    """Run a program and keep ``limit_bytes`` of its stdout; a newline is added to ``stdin``. ``record`` is called with
-    all its output, in a thread.
+    """Run a program and keep ``limit_bytes`` of its stdout (None: nothing, of any length); a newline is added to
+    ``stdin``. ``record`` is called with all its output, in a thread.
 
     Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError.
     """
     lines: list[bytes] = []
     size, code, cut = 0, None, False
-    async with await AgentProcess.spawn(launch, record=record) as process:
+    process = await AgentProcess.spawn(launch, record=record)
+    try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 if stdin:
                     await process.write_line(stdin)
                 process.close_stdin()
                 async for line in process.lines():
-                    lines.append(line)
-                    size += len(line) + 1
-                    if cut := size > limit_bytes:
-                        break
+                    if limit_bytes is not None:
+                        lines.append(line)
+                        size += len(line) + 1
+                        if cut := size > limit_bytes:
+                            break
                 # A program that has closed its output may still be working.
                 code = 0 if cut else await process.wait()
-        output = b"\n".join(lines)[:limit_bytes]
-        has_ended = code is not None and not cut
-        stderr = await process.last_words() if has_ended else process.stderr_tail
-        return EndedProgram(output, code, cut, stderr, process.limit_hit, process.container)
+        stderr = await process.last_words(0 if code is None or cut else 1.0)
+    finally:
+        await process.stop()
+    output = b"\n".join(lines)[:limit_bytes]
+    return EndedProgram(output, code, cut, stderr, process.limit_hit, process.container)

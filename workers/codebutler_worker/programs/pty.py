@@ -22,7 +22,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from typing import Self
 
-from codebutler_worker.programs.program import Birth, Program, begun, birth_of
+from codebutler_worker.programs.process import Birth, Program, begun, birth_of
 from codebutler_worker.sandbox.common import Launch
 from codebutler_worker.sandbox.limits import SHELL
 
@@ -180,14 +180,13 @@ class PtyProcess(Program):
 
     async def _watch(self) -> None:
         """When the program ends, kill its leftovers and read the terminal's remaining output."""
-        await self._process.wait()
+        await self.wait()
         await self.stop(term_s=0)
 
     async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:  # noqa: ARG002 - it is hung up on
-        if self.returncode is None:
-            self._signal(signal.SIGHUP)
-            self._signal(signal.SIGCONT)
-            await self._ended_within(term_s)
+        self._signal(signal.SIGHUP)
+        self._signal(signal.SIGCONT)
+        await self.wait(term_s)
         return {}
 
     async def _close(self) -> None:

@@ -12,7 +12,6 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.programs.process import run_to_end
-from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.prelude import hint
 from codebutler_worker.tools.outcome import ToolError
@@ -22,6 +21,17 @@ TIMED_OUT = 124
 """timeout(1)'s exit code."""
 MERGED = ("/bin/sh", "-c", 'exec "$@" 2>&1', "tool")
 PASSED_ON = frozenset({"LC_ALL", "TZ"})
+# Nobody is there to page, to type in git's editor, or to enter a password.
+UNATTENDED = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
 
 
 def tool_policy(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
 from collections.abc import Sequence
 from copy import copy
@@ -17,9 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.programs.process import AgentProcess, EndedProgram, Record, run_to_end
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
-from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.programs.process import EndedProgram, Record, run_to_end
+from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.tree.scripts import COMMIT, DIFF, NO_REPOSITORY, NOTHING_LEFT, PUT_BACK, SNAPSHOT
 from codebutler_worker.tree.unsigned import MARK, Sign, unsigned_in
 
@@ -65,24 +65,27 @@ class Git:
         return found
 
     def has_repository(self) -> bool:
-        """Whether there is a git directory at all; starts nothing."""
-        try:
-            return status_beneath(self.workdir, ".git") is not None
-        except UnsafePathError:
-            return True  # something is there: the sandbox says what is wrong with it
-        except OSError:
-            return False
+        """Whether there is a git directory at all; starts nothing. If it is a link, the sandbox says what is wrong."""
+        return os.path.lexists(self.workdir / ".git")
 
     async def run(
-        self, script: str, *arguments: str, limit_bytes: int = LIMIT_BYTES, limit_s: float = LIMIT_S
+        self,
+        script: str,
+        *arguments: str,
+        limit_bytes: int | None = LIMIT_BYTES,
+        limit_s: float = LIMIT_S,
+        record: Record | None = None,
     ) -> EndedProgram:
-        """Run ``script``, and keep ``limit_bytes`` of what it prints.
+        """Run ``script``, and keep ``limit_bytes`` of what it prints (None: nothing, of any length). ``record`` is
+        passed all its output.
 
-        Raises GitError for any failure, and SandboxUnavailableError.
+        Raises GitError for any failure, SandboxUnavailableError, and what ``record`` raises.
         """
-        launch = self._launch(script, arguments)
+        if not self.has_repository():
+            raise GitError(NOT_GIT)
+        launch = self._sandbox.wrap(("/bin/sh", "-c", script, "git", *arguments), self._policy)
         try:
-            ended = await run_to_end(launch, limit_bytes=limit_bytes, limit_s=limit_s)
+            ended = await run_to_end(launch, limit_bytes=limit_bytes, limit_s=limit_s, record=record)
         except AgentUnavailableError as error:
             raise GitError(str(error)) from error
         if ended.code is None:
@@ -90,30 +93,6 @@ class Git:
         if ended.code != 0:
             raise GitError(_why(ended.code, ended.limit_hit or ended.stderr))
         return ended
-
-    async def stream(self, script: str, *arguments: str, record: Record, limit_s: float) -> None:
-        """Run ``script``, which writes nothing to stderr, and pass its output of any length to ``record``.
-
-        Raises GitError for any failure, SandboxUnavailableError, and what ``record`` raises.
-        """
-        launch = self._launch(script, arguments)
-        try:
-            async with asyncio.timeout(limit_s), await AgentProcess.spawn(launch, record=record) as process:
-                process.close_stdin()
-                async for _ in process.lines():
-                    pass
-                code = await process.wait()
-        except AgentUnavailableError as error:
-            raise GitError(str(error)) from error
-        except TimeoutError:
-            raise GitSlowError(f"git took longer than {limit_s:g} s") from None
-        if code != 0:
-            raise GitError(_why(code, ""))
-
-    def _launch(self, script: str, arguments: tuple[str, ...]) -> Launch:
-        if not self.has_repository():
-            raise GitError(NOT_GIT)
-        return self._sandbox.wrap(("/bin/sh", "-c", script, "git", *arguments), self._policy)
 
 
 def _why(code: int, stderr: str) -> str:

@@ -258,7 +258,7 @@ class AcpTurn(ProcessTurn[Received]):
         return True
 
     async def _ended(self) -> Verdict:
-        code, wrote = await self.process.exit_code(), await self.process.last_words()
+        code, wrote = await self.process.wait(2.0), await self.process.last_words()
         if self.link.spoke:
             return crash(self.title, code, wrote)
         return no_agent(self.title, code, self.link.pipe.last_words.strip() or wrote)

@@ -18,10 +18,9 @@ from codebutler.platform.lookup import look_up
 from codebutler_worker.agents.claude.translate import INITIALIZE
 from codebutler_worker.agents.push_server import ALLOWED, server
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
-from codebutler_worker.agents.survey import Surroundings, executable
+from codebutler_worker.agents.survey import Surroundings, executable, program_root
 from codebutler_worker.egress.access import HERE
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
-from codebutler_worker.programs.program import program_root
 from codebutler_worker.sandbox.common import Network, SandboxPolicy
 
 # How Claude Code reaches its model, and with which credentials.

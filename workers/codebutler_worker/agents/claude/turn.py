@@ -163,7 +163,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         if self._stopping:
             return STOPPED
         said = self.translator.verdict()
-        return said or crashed(await self.process.exit_code(), await self.process.last_words())
+        return said or crashed(await self.process.wait(2.0), await self.process.last_words())
 
     async def _interrupt(self) -> bool:
         """It answers with a result, and stays alive."""

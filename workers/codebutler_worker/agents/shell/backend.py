@@ -20,9 +20,9 @@ from codebutler_worker.agents.shell.run import NO_INPUT, Pace, ProgramRun
 from codebutler_worker.agents.survey import Surroundings, instructions
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.policy import for_agents, for_commands
-from codebutler_worker.programs.program import UNATTENDED
 from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.tools.programs import UNATTENDED
 
 SUMMARY_CHARS = 150
 UNRECORDED = "⚠️ The session's log could not be saved: {why}."
