@@ -149,6 +149,6 @@ async def _add(store: Store) -> None:
 
 def _receive(uow: UnitOfWork, receipt: str, value: str) -> None:
     if receipt == "posted":
-        uow.outbox.settle("o1", "posted", value)
+        uow.outbox.settle("o1", value)
     else:
-        uow.outbox.settle("o1", "failed", code=value)
+        uow.outbox.settle("o1", code=value)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
+
+import msgspec
 
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
-from codebutler_worker.runtime.outbox import Outbox
+from codebutler_worker.runtime.outbox import Outbox, _left_behind
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
 
@@ -17,8 +20,8 @@ STOP = Button("Stop", "codebutler.stop", "t1")
 class Forgetful:
     """A store that keeps nothing."""
 
-    async def run(self, _: Any) -> None:
-        return
+    async def transact(self, _: Any) -> tuple[None, list[Any]]:
+        return None, []
 
 
 def row(
@@ -63,13 +66,13 @@ async def test_marks_that_are_taken_away_before_they_could_be_set_are_neither() 
         [row("tick", react("done"), "answer"), row("end", react("working", remove=True), "answer")]
     )
     assert [each.op_id for each in sent] == ["card", "answer"]
-    await outbox.sent("answer", "3.0")
+    await outbox.settle("answer", "3.0")
     assert [each.op_id for each in sent[2:]] == ["tick"]
-    await outbox.sent("card", "2.0")
+    await outbox.settle("card", "2.0")
     # What an earlier turn has left is taken away; the rest was over before it could be seen.
     assert [each.op_id for each in sent[3:]] == ["off"]
-    await outbox.sent("tick", "")
-    await outbox.sent("off", "")
+    await outbox.settle("tick", "")
+    await outbox.settle("off", "")
     assert not outbox.pending
 
 
@@ -80,7 +83,7 @@ async def test_a_mark_is_not_taken_away_before_the_same_one_is_set() -> None:
     await outbox.publish([row("off", react("working", remove=True), "card")])
     await outbox.publish([row("on", react("working"))])
     assert [each.op_id for each in sent] == ["card"]
-    await outbox.sent("card", "2.0")
+    await outbox.settle("card", "2.0")
     assert [each.op_id for each in sent] == ["card", "off", "on"]
     await outbox.publish([row("end", react("working", remove=True))])
     assert [each.op_id for each in sent] == ["card", "off", "on", "end"]
@@ -96,9 +99,9 @@ async def test_nothing_of_a_conversation_overtakes_what_waits_for_an_edit() -> N
     await outbox.publish([row("next", Post(message=said("the next turn"))), row("eyes", react("working"))])
     await outbox.publish([row("other", Post(message=said("elsewhere")), conversation="C1:2.0")])
     assert [each.op_id for each in sent] == ["edit", "eyes", "other"]
-    await outbox.sent("edit", "1.0")
+    await outbox.settle("edit", "1.0")
     assert [each.op_id for each in sent[3:]] == ["end", "next"]
-    await outbox.sent("end", "2.0")
+    await outbox.settle("end", "2.0")
     assert [each.op_id for each in sent[5:]] == ["tick"]
 
 
@@ -107,7 +110,7 @@ async def test_what_waits_for_an_edit_is_said_when_slack_has_refused_the_edit() 
     outbox = Outbox(cast(Store, Forgetful()), sent.append)
     await outbox.publish([row("edit", Update(target="1.0", message=said("the last lines")))])
     await outbox.publish([row("end", Post(message=said("it ended")), "edit")])
-    await outbox.failed("edit", "message_not_found")
+    await outbox.settle("edit", code="message_not_found")
     assert [each.op_id for each in sent] == ["edit", "end"]
 
 
@@ -150,14 +153,14 @@ async def test_the_end_of_a_turn_is_told_when_all_that_answers_it_is_there() -> 
         "elsewhere",
         "next",
     ]
-    await outbox.sent("answer", "2.0")
-    await outbox.failed("page", "message_not_found")
+    await outbox.settle("answer", "2.0")
+    await outbox.settle("page", code="message_not_found")
     assert [each.op_id for each in sent[7:]] == ["tick"]
-    await outbox.sent("file", "")
+    await outbox.settle("file", "")
     assert [each.op_id for each in sent[8:]] == ["end"]
     for op_id in ("end", "lost", "elsewhere", "next", "tick", "progress"):
         assert outbox.pending
-        await outbox.sent(op_id, "")
+        await outbox.settle(op_id, "")
     assert not outbox.pending
 
 
@@ -192,7 +195,7 @@ async def test_what_was_made_needless_before_it_left_is_not_sent() -> None:
     assert [each.op_id for each in sent[under_way:]] == []
     for each in sent:
         # The list grows as there is room again.
-        await outbox.sent(each.op_id, "9.0")
+        await outbox.settle(each.op_id, "9.0")
     assert [each.op_id for each in sent[under_way:]] == ["answer", "newer", "tick", "end"]
     assert not outbox.pending
 
@@ -207,8 +210,29 @@ async def test_progress_that_is_under_way_when_its_turn_ends_is_needed_no_more()
     assert [(each.op_id, each.unsure) for each in told] == [("progress", False), ("progress", True)]
     assert told[1].operation == Post(message=said("at work", STOP), value="progress", outdated=True)
     # It came too late for that: so it is brought to its end.
-    await outbox.sent("progress", "9.0")
-    await outbox.sent("progress", "")
+    await outbox.settle("progress", "9.0")
+    await outbox.settle("progress", "")
     assert [each.operation for each in sent if isinstance(each, Send) and each.op_id == "last"] == [
         Update(target="9.0", message=said("Done"))
     ]
+
+
+class Remembering(Forgetful):
+    """A store with what an earlier worker left behind."""
+
+    def __init__(self, *left: tuple[OutboxRow, Operation]) -> None:
+        self.rows = [replace(row, payload=msgspec.json.encode(operation).decode()) for row, operation in left]
+
+    async def transact(self, work: Any) -> tuple[Any, list[Any]]:
+        return ((self.rows, {}, frozenset()) if work is _left_behind else None), []
+
+
+async def test_an_edit_left_behind_that_a_later_one_replaces_is_settled_at_once() -> None:
+    sent: list[Any] = []
+    edits = [row(name, Update(target="5.0", message=said(name))) for name in ("first", "second")]
+    outbox = Outbox(cast(Store, Remembering(*edits)), sent.append)
+    assert await outbox.restore() == 2
+    assert [each.op_id for each in sent] == ["second"]
+    assert outbox.pending == 1
+    await outbox.settle("second")
+    await outbox.drained()

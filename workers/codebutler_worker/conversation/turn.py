@@ -86,7 +86,8 @@ class RunningTurn:
         self._display = Display(runtime, self._place, begun)
         self._snapshots = Snapshots(runtime, begun.turn)
         self._watch = BudgetWatch(runtime, begun.turn)
-        self._trace = runtime.traces.begin(begun.messages, begun.turn.agent)
+        traces = runtime.traces
+        self._trace = traces.begin(begun.messages, begun.turn.agent) if traces.open else None
 
     async def run(self) -> None:
         """Run the agent and commit the outcome as soon as it reports it (its program may end later)."""

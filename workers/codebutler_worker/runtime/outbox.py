@@ -1,7 +1,7 @@
 """The outbox: committed operations are sent in order and marked when the chat has taken them.
 
 Event driven, so that a committed answer leaves at once: the code that commits rows passes them on
-(``publish``), and the parent reports back (``sent``, ``failed``). The table is read once, at start: rows in
+(``publish``), and the parent reports back (``settle``). The table is read once, at start: rows in
 it were sent without a report, or never, so they go out as ``unsure`` and the parent looks before it posts.
 
 The end of a turn is sent the same way, after its answer, until the parent confirms it. Superseded operations
@@ -26,7 +26,7 @@ from codebutler.platform.signals import reached
 from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
-from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.store.unit_of_work import Outgoing, UnitOfWork
 
 # This many of each kind are sent at once. Chats take reactions slowly: they must not hold up an answer.
 WINDOWS = {"post": 64, "upload": 64, "update": 64, "react": 100, "ended": 64}
@@ -77,8 +77,6 @@ class Outbox:
         self._roles: dict[Key, OutboxEntry] = {}
         self._out: Counter[str] = Counter()
         self._refs: OrderedDict[str, str] = OrderedDict()
-        self._drained = asyncio.Event()
-        self._drained.set()
 
     @property
     def pending(self) -> int:
@@ -87,17 +85,35 @@ class Outbox:
 
     async def restore(self) -> int:
         """Send the previous worker's operations again. Returns how many there were."""
-        rows, targets, over = await self._store.run(_left_behind)
+        (rows, targets, over), _ = await self._store.transact(_left_behind)
         self._refs.update(targets)
-        self._accept([(replace(row, payload=""), _operation_of(row)) for row in rows], unsure=True, over=over)
-        await self._pump()
+        operations = [(replace(row, payload=""), _operation_of(row)) for row in rows]
+        await self.publish(operations, unsure=True, over=over)
         return len(rows)
 
-    async def publish(self, committed: Iterable[tuple[OutboxRow, Operation | TurnEnded]]) -> None:
-        """Send operations whose rows have just been committed."""
-        needless, outdated = self._accept(committed, unsure=False)
+    async def publish(
+        self, committed: Iterable[Outgoing], *, unsure: bool = False, over: Collection[str] = frozenset()
+    ) -> None:
+        """Send operations whose rows are committed. ``unsure``: an earlier worker may have sent them; ``over``: turns
+        whose progress nobody follows any more."""
+        needless: list[str] = []
+        outdated: list[OutboxEntry] = []
+        for row, operation in committed:
+            entry = self._entries[row.op_id] = _entry_of(row, operation, unsure=unsure, over=over)
+            before = self._roles.get(entry.ends) if entry.ends else None
+            if before is not None and before.state == "waiting":
+                before.state = "needless"
+                needless.append(before.row.op_id)
+                if isinstance(operation, React):
+                    entry.state = "needless"
+                    needless.append(row.op_id)
+            elif before is not None:
+                outdated.append(before)
+            # Operations that may have reached the chat are not withdrawn.
+            if entry.role and (not unsure or isinstance(operation, Update)):
+                self._roles[entry.role] = entry
         for op_id in needless:
-            await self.sent(op_id, NOWHERE)
+            await self.settle(op_id)
         await self._pump()
         for entry in outdated:
             # The parent may drop what it has not posted yet.
@@ -105,21 +121,23 @@ class Outbox:
                 post = msgspec.structs.replace(entry.operation, outdated=True)
                 self._send(Send(op_id=entry.row.op_id, operation=post, unsure=True))
 
-    async def sent(self, op_id: str, ref: MessageRef) -> None:
-        """The parent reports success: mark the row, and release operations that waited for its ref. A second
+    async def settle(self, op_id: str, ref: MessageRef = NOWHERE, code: str = "") -> None:
+        """The parent reports success, with the message's ref if it has one, or with an error's ``code`` failure for
+        good: mark the row, and release operations that waited for it; updates of a refused post fail, too. A second
         report changes nothing."""
         if op_id not in self._entries:
             return
         reached("mark.before")
-        await self._store.run(lambda uow: uow.outbox.settle(op_id, "posted", ref))
+        await self._store.transact(lambda uow: uow.outbox.settle(op_id, ref, code))
         reached("mark.after")
-        self._settle(op_id, ref)
-        await self._pump()
-
-    async def failed(self, op_id: str, code: str) -> None:
-        """The parent reports failure for good: mark the row; updates that waited for it fail, too."""
-        await self._store.run(lambda uow: uow.outbox.settle(op_id, "failed", code=code))
-        self._settle(op_id, NOWHERE)
+        self._refs[op_id] = ref
+        while len(self._refs) > REMEMBERED:
+            self._refs.popitem(last=False)
+        if (entry := self._entries.pop(op_id, None)) is not None:
+            entry.done.set()
+            self._out[entry.row.kind] -= entry.state == "out"
+            if entry.role and self._roles.get(entry.role) is entry:
+                del self._roles[entry.role]
         await self._pump()
 
     async def settled(self, op_id: str) -> None:
@@ -129,7 +147,8 @@ class Outbox:
 
     async def drained(self) -> None:
         """Wait until nothing is under way."""
-        await self._drained.wait()
+        while self._entries:
+            await next(iter(self._entries.values())).done.wait()
 
     async def _pump(self) -> None:
         """Send what may be sent, in order, and give up what never can be."""
@@ -147,42 +166,7 @@ class Outbox:
             if entry.answers:
                 answering.add(conversation)
         for op_id, code in hopeless:
-            await self.failed(op_id, code)
-
-    def _accept(
-        self,
-        found: Iterable[tuple[OutboxRow, Operation | TurnEnded]],
-        *,
-        unsure: bool,
-        over: Collection[str] = frozenset(),
-    ) -> tuple[list[str], list[OutboxEntry]]:
-        """``over``: turns whose progress nobody follows any more. Returns those not to send, and those sent
-        that are useless now."""
-        needless: list[str] = []
-        outdated: list[OutboxEntry] = []
-        for row, operation in found:
-            entry = self._entries[row.op_id] = _entry_of(row, operation, unsure=unsure)
-            if (
-                isinstance(operation, Post)
-                and row.turn_id in over
-                and entry.role == ("progress", row.turn_id)
-            ):
-                entry.operation = msgspec.structs.replace(operation, outdated=True)
-            before = self._roles.get(entry.ends) if entry.ends else None
-            if before is not None and before.state == "waiting":
-                before.state = "needless"
-                needless.append(before.row.op_id)
-                if isinstance(operation, React):
-                    entry.state = "needless"
-                    needless.append(row.op_id)
-            elif before is not None:
-                outdated.append(before)
-            # Operations that may have reached the chat are not withdrawn.
-            if entry.role and (not unsure or isinstance(operation, Update)):
-                self._roles[entry.role] = entry
-        if self._entries:
-            self._drained.clear()
-        return needless, outdated
+            await self.settle(op_id, code=code)
 
     def _send_entry(self, entry: OutboxEntry) -> str:
         """Returns why it can never be sent, "" if it was sent."""
@@ -215,18 +199,6 @@ class Outbox:
             self._send(UploadPiece(op_id=op_id, data=content[at : at + PIECE_BYTES]))
         return msgspec.structs.replace(upload, content=b"")
 
-    def _settle(self, op_id: str, ref: MessageRef) -> None:
-        self._refs[op_id] = ref
-        while len(self._refs) > REMEMBERED:
-            self._refs.popitem(last=False)
-        if (entry := self._entries.pop(op_id, None)) is not None:
-            entry.done.set()
-            self._out[entry.row.kind] -= entry.state == "out"
-            if entry.role and self._roles.get(entry.role) is entry:
-                del self._roles[entry.role]
-        if not self._entries:
-            self._drained.set()
-
 
 def _operation_of(row: OutboxRow) -> Operation | TurnEnded:
     if row.kind == "ended":
@@ -235,7 +207,9 @@ def _operation_of(row: OutboxRow) -> Operation | TurnEnded:
     return found
 
 
-def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool) -> OutboxEntry:
+def _entry_of(
+    row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool, over: Collection[str]
+) -> OutboxEntry:
     """Pure: its relations to other operations."""
     entry = OutboxEntry(row, operation, unsure, (row.op_id,))
     entry.answers = not isinstance(operation, TurnEnded) and operation.value in ("answer", "notice")
@@ -253,6 +227,8 @@ def _entry_of(row: OutboxRow, operation: Operation | TurnEnded, *, unsure: bool)
             # Its message with the button; lines about tools stay.
             if isinstance(operation, Post) and operation.value == "progress" and operation.message.buttons:
                 entry.role = ("progress", row.turn_id) if row.turn_id else None
+                if row.turn_id in over:
+                    entry.operation = msgspec.structs.replace(operation, outdated=True)
     return entry
 
 

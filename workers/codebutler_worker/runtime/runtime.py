@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,11 +19,11 @@ from codebutler.config.paths import Home
 from codebutler.config.resolve import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
-from codebutler.domain.model import Event, MessagePosted, Operation
+from codebutler.domain.model import Event, MessagePosted
 from codebutler.domain.refs import MessageRef
 from codebutler.platform.signals import reached
 from codebutler.protocol.conversations import MOST_SPANS, SpanName, Traced, WorkSpan
-from codebutler.protocol.messages import Configure, DayUse, Log, LogTag, TotalUse, TurnEnded
+from codebutler.protocol.messages import Configure, DayUse, Log, LogTag, TotalUse
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, ToolResult, ToolUse
 from codebutler_worker.agents.survey import Survey
@@ -31,7 +31,6 @@ from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
 from codebutler_worker.runtime.outbox import Outbox
 from codebutler_worker.skills import Library
-from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Tree
@@ -141,20 +140,11 @@ class Runtime:
         await asyncio.gather(*self._commits, return_exceptions=True)
 
     async def _commit(self, work: Callable[[UnitOfWork], T]) -> T:
-        value, operations = await self.store.run(partial(_with_operations, work), self.redactor.redact)
+        value, operations = await self.store.transact(work, self.redactor.redact)
         if operations:
             reached("outbox.after")
             await self.outbox.publish(operations)
         return value
-
-
-def _with_operations(
-    work: Callable[[UnitOfWork], T], uow: UnitOfWork
-) -> tuple[T, list[tuple[OutboxRow, Operation | TurnEnded]]]:
-    value = work(uow)
-    if uow.operations:
-        reached("outbox.before")
-    return value, uow.operations
 
 
 # The parts of a run for the parent's trace: queued, the agent, its tools. Without a trace none of it exists.
@@ -170,19 +160,19 @@ class Traces:
     def __init__(self, clock: Clock, send: Callable[[object], None]) -> None:
         self._clock = clock
         self._send = send
-        self._came: OrderedDict[MessageRef, tuple[str, int]] = OrderedDict()
+        self.open: OrderedDict[MessageRef, tuple[str, int]] = OrderedDict()
 
     def came(self, event: Event, trace: str) -> None:
         """The event is stored, and its run can be queued."""
         if isinstance(event, MessagePosted):
-            self._came[event.ref] = trace, _now(self._clock)
-            while len(self._came) > MOST_WAITING:
-                self._came.popitem(last=False)
+            self.open[event.ref] = trace, _now(self._clock)
+            while len(self.open) > MOST_WAITING:
+                self.open.popitem(last=False)
 
     def begin(self, messages: Iterable[MessageRef], agent: str) -> RunTrace | None:
         """A run for these messages begins; None without a trace. It is in the first one's trace; the others' show how
         long they were queued."""
-        traced = [self._came.pop(ref) for ref in messages if ref in self._came]
+        traced = [self.open.pop(ref) for ref in messages if ref in self.open]
         if not traced:
             return None
         now = _now(self._clock)

@@ -16,8 +16,8 @@ from typing import Literal, get_args
 from codebutler.config.chats import message_url
 from codebutler.config.choices import CONFIGURED, MODES, Choice, Mode, is_looser
 from codebutler.config.permission import ALLOWED, ANY_AGENT, Decision, Prefixes, Where, admitted, may
-from codebutler.config.programs import UNDO, agents_of, program_of
-from codebutler.config.schema import Config
+from codebutler.config.programs import UNDO, asks_model, is_headless, program_of
+from codebutler.config.schema import AgentName, Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit, LogTag
@@ -182,7 +182,11 @@ def using(config: Config, channel: ConversationRef, agent: str, text: str = "") 
 
 def talks(config: Config, agent: str) -> bool:
     """Whether it reads prose: a shell or an image description takes no record."""
-    return agent in agents_of(config)
+    if not asks_model(config, agent):
+        return False
+    return agent in get_args(AgentName) or any(
+        rule.prefix == agent and (rule.mode == "acp" or is_headless(rule)) for rule in config.commands
+    )
 
 
 def audit_of(

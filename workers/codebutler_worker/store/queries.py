@@ -3,11 +3,10 @@ the outbox, deferred commands, sessions, learned facts. Within one transaction."
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from codebutler.domain.refs import NO_PERSON, PersonRef
-from codebutler_worker.store import tables
 from codebutler_worker.store.mapping import UNLESS_KNOWN, Rows, columns_of
 from codebutler_worker.store.rows import (
     RACE,
@@ -20,7 +19,6 @@ from codebutler_worker.store.rows import (
     InboxRow,
     MemoryChangeRow,
     MessageRow,
-    OperationState,
     OutboxRow,
     SessionRow,
     Spent,
@@ -185,12 +183,11 @@ class Operations(Rows[OutboxRow]):
         found = self.run(_LAST_OFFER, (turn_id, action)).fetchone()
         return OutboxRow(**found) if found is not None else None
 
-    def settle(
-        self, op_id: str, state: OperationState, ref: str | None = None, code: str | None = None
-    ) -> None:
+    def settle(self, op_id: str, ref: str = "", code: str = "") -> None:
         """It took effect as message ``ref`` ("" if it has none), or the chat refused it for good, with the error
         ``code``. The content of an uploaded file is dropped."""
-        self.run(_SETTLE, (state, ref, code, op_id))
+        outcome = ("failed", None, code) if code else ("posted", ref, None)
+        self.run(_SETTLE, (*outcome, op_id))
 
 
 class Approvals(Rows[ApprovalRow]):
@@ -229,6 +226,7 @@ class Memories(Rows[MemoryChangeRow]):
         return [(str(row[0]), str(row[1])) for row in self.run(_UNREVIEWED, (since,))]
 
 
+@dataclass(frozen=True, slots=True)
 class Sessions:
     """The sessions that agents resume, one per conversation and agent.
 
@@ -238,16 +236,15 @@ class Sessions:
     ``channel`` continues the latest one. Everything else is in ``threads``.
     """
 
-    def __init__(self, raw: sqlite3.Connection) -> None:
-        self._threads = Rows(raw, tables.threads, SessionRow)
-        self._channels = Rows(raw, tables.sessions, ChannelSessionRow)
+    threads: Rows[SessionRow]
+    channels: Rows[ChannelSessionRow]
 
     def get(self, conversation: str, agent: str) -> SessionRow | None:
         """The session this agent has in this conversation, or None."""
         if agent != CHANNEL_AGENT or not conversation.endswith(":"):
-            return self._threads.get(conversation, agent=agent)
+            return self.threads.get(conversation, agent=agent)
         channel = channel_of(conversation)
-        found = self._channels.get(channel)
+        found = self.channels.get(channel)
         if found is None:
             return None
         return SessionRow(
@@ -261,20 +258,20 @@ class Sessions:
 
     def holding(self, session_id: str) -> SessionRow | None:
         """The conversation that continues the session, or None."""
-        return next(iter(self._threads.find(session_id=session_id)), None)
+        return next(iter(self.threads.find(session_id=session_id)), None)
 
     def put(self, row: SessionRow) -> None:
         """Keep the session, replacing an earlier one."""
         if row.agent == CHANNEL_AGENT and not race_in(row.conversation):
-            self._channels.put(
+            self.channels.put(
                 ChannelSessionRow(row.channel_id, row.session_id, row.updated_at, row.total_cost_usd)
             )
         if row.agent != CHANNEL_AGENT or not row.conversation.endswith(":"):
-            self._threads.put(row)
+            self.threads.put(row)
 
     def forget(self, conversation: str) -> None:
         """Drop every agent's session of the conversation: its next message starts a new one."""
         mine = self.get(conversation, CHANNEL_AGENT)
         if mine is not None:
-            self._channels.delete(channel_id=channel_of(conversation), session_id=mine.session_id)
-        self._threads.delete(conversation=conversation)
+            self.channels.delete(channel_id=channel_of(conversation), session_id=mine.session_id)
+        self.threads.delete(conversation=conversation)

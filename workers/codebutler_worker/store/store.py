@@ -16,8 +16,9 @@ from codebutler.domain.errors import StoreError
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import Restored
 from codebutler.platform.files import FileLock
+from codebutler.platform.signals import reached
 from codebutler_worker.store.rows import TurnState
-from codebutler_worker.store.unit_of_work import UnitOfWork, iso
+from codebutler_worker.store.unit_of_work import Outgoing, UnitOfWork, iso
 
 T = TypeVar("T")
 
@@ -81,7 +82,16 @@ class Store:
         the disk or the file is at fault (nothing is stored then; a retry is safe). If the caller is cancelled
         while the work runs, the transaction is still committed or rolled back.
         """
-        return await self._on_thread(partial(self._transact, work, redact))
+        return (await self.transact(work, redact))[0]
+
+    async def transact(
+        self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str] = str
+    ) -> tuple[T, list[Outgoing]]:
+        """The same; also returns the operations to send."""
+        if self._closed:
+            raise StoreError(f"{self._path} is closed")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._transact, work, redact)
 
     async def anything_open(self, unfinished: Collection[TurnState]) -> bool:
         """Whether an operation or a deferred command is left, or a turn in one of these states. Raises StoreError."""
@@ -112,13 +122,10 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
+    async def _directly(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._closed:
             raise StoreError(f"{self._path} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    async def _directly(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._on_thread(partial(self._ask, work))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, work)
 
     def _ask(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._anchor.check()
@@ -127,13 +134,18 @@ class Store:
         except sqlite3.Error as error:
             raise sqlitefile.store_error(self._path, error) from error
 
-    def _transact(self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str]) -> T:
+    def _transact(
+        self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str]
+    ) -> tuple[T, list[Outgoing]]:
         self._anchor.check()
         try:
             self._raw.execute("BEGIN IMMEDIATE")
-            result = work(UnitOfWork(self._raw, self._clock, redact))
+            uow = UnitOfWork(self._raw, self._clock, redact)
+            result = work(uow)
+            if uow.operations:
+                reached("outbox.before")
             self._raw.execute("COMMIT")
-            return result
+            return result, uow.operations
         except sqlite3.IntegrityError:
             raise
         except sqlite3.DatabaseError as error:

@@ -31,6 +31,7 @@ from codebutler_worker.store.queries import (
 from codebutler_worker.store.rows import (
     ApprovalRow,
     AttachmentRow,
+    ChannelSessionRow,
     ChoiceRow,
     DeferredRow,
     ExpenseRow,
@@ -44,6 +45,7 @@ from codebutler_worker.store.rows import (
     OutboxRow,
     PullNewsRow,
     PullRow,
+    SessionRow,
     TurnRow,
 )
 from codebutler_worker.store.search import Search
@@ -55,6 +57,9 @@ _KINDS: dict[type[Operation | TurnEnded], OperationKind] = {
     Upload: "upload",
     TurnEnded: "ended",
 }
+
+Outgoing = tuple[OutboxRow, Operation | TurnEnded]
+"""A committed operation: its row, without the payload, and what is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +84,14 @@ class UnitOfWork:
         self.stamp = iso(self.now)
         """Now, as rows keep it."""
         self.redact = redact
-        self.operations: list[tuple[OutboxRow, Operation | TurnEnded]] = []
+        self.operations: list[Outgoing] = []
         self.inbox = Inbox(raw, tables.inbox, InboxRow)
         self.messages = Messages(raw, tables.messages, MessageRow, '"order", id')
         self.attachments = Attachments(raw, tables.attachments, AttachmentRow, "position")
         self.turns = Turns(raw, tables.turns, TurnRow)
-        self.sessions = Sessions(raw)
+        self.sessions = Sessions(
+            Rows(raw, tables.threads, SessionRow), Rows(raw, tables.sessions, ChannelSessionRow)
+        )
         self.choices = Rows(raw, tables.choices, ChoiceRow)
         self.outbox = Operations(raw, tables.outbox, OutboxRow)
         self.approvals = Approvals(raw, tables.approvals, ApprovalRow, "requested_at, rowid")

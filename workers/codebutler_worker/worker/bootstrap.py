@@ -87,8 +87,10 @@ async def serve(
         async with await open_on_own_thread(_store(settings), clock, backups, PREDECESSOR_S) as store:
             await _tell_restored(store, settings)
             runtime = Runtime(configured, home, store, agents(settings, clock), clock, channel.send)
+            worker = Worker(channel, runtime)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.end, TERMINATED_GRACE_S)
             async with DailyBackups(backups, clock, logger.warning, partial(_forget_old, runtime)):
-                return await _work(Worker(channel, runtime))
+                return await worker.run()
     except CodeButlerError as error:
         channel.send(Log(tag="ERR", text=str(error)))
         channel.send(Goodbye(reason=str(error)))
@@ -100,6 +102,7 @@ async def serve(
         await channel.drain()
         return EXIT_FAILED
     finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         logger.removeHandler(handler)
         channel.close()
         await channel.wait_closed()
@@ -117,15 +120,6 @@ async def _tell_restored(store: Store, settings: RepoSettings) -> None:
     if (restored := store.restored) is not None:
         logging.getLogger("codebutler_worker").error("%s", restored)
         await store.run(lambda uow: after_restore(uow, restored, settings.channel_id))
-
-
-async def _work(worker: Worker) -> int:
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, worker.end, TERMINATED_GRACE_S)
-    try:
-        return await worker.run()
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _store(settings: RepoSettings) -> Path:

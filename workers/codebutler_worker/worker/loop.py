@@ -133,10 +133,10 @@ class Worker:
             case Deliver():
                 await self._deliver(message)
             case Sent(op_id=op_id, ref=ref):
-                await self._runtime.outbox.sent(op_id, ref)
+                await self._runtime.outbox.settle(op_id, ref)
             case SendFailed(op_id=op_id, code=code):
                 self._runtime.log("WRN", f"the chat refused an operation: {code}")
-                await self._runtime.outbox.failed(op_id, code)
+                await self._runtime.outbox.settle(op_id, code=code)
             case StopTurns(user=user):
                 todo = await self._runtime.commit(self._inbox.stop_everything)
                 self._deferred.withdraw(todo.withdrawn)
