@@ -28,7 +28,7 @@ def test_every_byte_is_kept_and_a_last_line_closes_it(repo: Path) -> None:
     logs = SessionLogs(repo, 30)
     log = logs.open(TURN, NOW)
     log.write(b"\x1b[31mred\x00\xff\r\n")
-    log.heard(Finished(True, "", "done", exit_code=0))
+    log.finished = Finished(True, "", "done", exit_code=0)
     log.close(1.5, NOW)
     file = repo / SESSIONS / "01234567.log"
     assert file.read_bytes() == (

@@ -153,7 +153,7 @@ async def test_what_a_turn_came_to_is_in_its_log() -> None:
     agent.working.set()
     agent.ending.set()
     await rest(agent.turn("1"))
-    assert agent.logs[0].told == "status=done"
+    assert agent.logs[0].finished == DONE
 
 
 async def test_an_error_ends_the_turn_as_an_agent_that_is_not_available() -> None:

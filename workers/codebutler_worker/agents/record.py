@@ -12,15 +12,13 @@ are: nothing is read or written through a link. Blocking.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
 import re
 import stat
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -30,7 +28,6 @@ import msgspec
 
 from codebutler.config.agent_sessions import CLAUDE, SessionFiles, files_of
 from codebutler.config.schema import RepoSettings
-from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.agents.backend import Finished
@@ -60,12 +57,12 @@ def session_of(turn_id: str) -> str:
 
 class SessionLog:
     """One open log. ``write`` may be called from any thread and never raises: a full disk loses the record, not the
-    work. ``told`` goes into the last line, which is ``ending`` ("" = the caller writes it itself). ``limit_bytes``:
-    anything beyond it is left out, except for the last line (0 = no limit)."""
+    work. ``finished``: how the turn ended, for the last line, which is ``ending`` ("" = the caller writes it itself).
+    ``limit_bytes``: anything beyond it is left out, except for the last line (0 = no limit)."""
 
     def __init__(self, descriptor: int | None, session: str, failed: str = "", limit_bytes: int = 0) -> None:
         self.session = session
-        self.told = "status=failed"
+        self.finished: Finished | None = None
         self.bytes = 0
         self.failed = failed
         self.ending = ENDING
@@ -73,39 +70,34 @@ class SessionLog:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Append output of the program."""
+    def write(self, data: bytes | memoryview, *, is_output: bool = True) -> None:
+        """Append output of the program, or a line of ours."""
         with self._lock:
-            if self._limit_bytes and self.bytes + len(data) > self._limit_bytes:
+            if is_output and self._limit_bytes and self.bytes + len(data) > self._limit_bytes:
                 self.failed = self.failed or f"it has {self._limit_bytes / 2**30:g} GB (sandbox.fileSizeGb)"
-            elif not self.failed:
-                self._write(data)
-                self.bytes += 0 if self.failed else len(data)
-
-    def heard(self, finished: Finished) -> None:
-        """Remember the result for the last line."""
-        code = "" if finished.exit_code is None else f" exit_code={finished.exit_code}"
-        self.told = f"status={finished.reason}{code}"
+            elif self._descriptor is not None and not (is_output and self.failed):
+                left = memoryview(data)
+                try:
+                    while left:
+                        left = left[os.write(self._descriptor, left) :]
+                    self.bytes += len(data)
+                except OSError as error:
+                    self.failed = error.strerror or str(error)
 
     def close(self, duration_s: float, at: datetime) -> None:
         """Append the last line: when it ended, how, and how long it took. A second call does nothing."""
+        ended = self.finished
+        told = f"status={ended.reason if ended else 'failed'}"
+        if ended is not None and ended.exit_code is not None:
+            told += f" exit_code={ended.exit_code}"
+        told += f" duration_s={duration_s:.3f} bytes={self.bytes}"
+        moment = at.astimezone(UTC).isoformat(timespec="seconds")
+        last = self.ending.format(session=self.session, moment=moment, told=told)
+        self.write(last.encode(), is_output=False)
         with self._lock:
-            moment = at.astimezone(UTC).isoformat(timespec="seconds")
-            told = f"{self.told} duration_s={duration_s:.3f} bytes={self.bytes}"
-            self._write(self.ending.format(session=self.session, moment=moment, told=told).encode())
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:
                 os.close(descriptor)
-
-    def _write(self, data: bytes | memoryview) -> None:
-        if self._descriptor is None:
-            return
-        left = memoryview(data)
-        try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
-        except OSError as error:
-            self.failed = error.strerror or str(error)
 
 
 class OpenLog:
@@ -145,7 +137,7 @@ class SessionLogs:
     def open(self, turn_id: str, now: datetime) -> SessionLog:
         """Open the turn's log, after what an interrupted run of it wrote. If it cannot be written, ``failed`` says so.
         Once a day it also removes old logs."""
-        session = session_of(turn_id)
+        session = turn_id[:ID_CHARS]
         try:
             directory = make_beneath(self._repo, STATE_DIR, "logs", "sessions")
         except OSError as error:
@@ -192,20 +184,6 @@ class SessionLogs:
             os.close(descriptor)
             raise FileNotFoundError(errno.ENOENT, "not a log", session)
         return descriptor
-
-
-@asynccontextmanager
-async def recording(logs: SessionLogs | None, turn_id: str, clock: Clock) -> AsyncIterator[SessionLog]:
-    """The turn's log, closed at the end of the block. Without ``logs`` nothing is recorded."""
-    if logs is None:
-        yield SessionLog(None, session_of(turn_id))
-        return
-    log = await asyncio.to_thread(logs.open, turn_id, clock.now())
-    began_s = clock.monotonic()
-    try:
-        yield log
-    finally:
-        await asyncio.to_thread(log.close, clock.monotonic() - began_s, clock.now())
 
 
 LIMIT_BYTES = 256 * 2**20

@@ -22,7 +22,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Verdict,
 )
-from codebutler_worker.agents.record import SessionLog, SessionLogs, recording
+from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.egress.policy import NetworkPolicy, for_agents
 from codebutler_worker.sandbox.common import Sandbox
 
@@ -112,24 +112,24 @@ class TurnBackend(AgentBackend, Generic[T]):
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
         self._live[turn.turn_id] = None
+        log, began_s = SessionLog(None, turn.turn_id), self._clock.monotonic()
         try:
-            async with (
-                recording(self._logs, turn.turn_id, self._clock) as log,
-                aclosing(self._work(turn, log)) as events,
-            ):
-                try:
-                    async for event in events:
-                        if isinstance(event, Finished):
-                            log.heard(event)
-                        yield event
-                except (CodeButlerError, CutOffError) as error:
-                    stopped = isinstance(error, CutOffError)
-                    verdict = STOPPED if stopped else Verdict("unavailable", str(error))
-                    log.heard(verdict.finished)
-                    yield verdict.finished
+            if self._logs is not None:
+                log = await asyncio.to_thread(self._logs.open, turn.turn_id, self._clock.now())
+            async with aclosing(self._work(turn, log)) as events:
+                async for event in events:
+                    if isinstance(event, Finished):
+                        log.finished = event
+                    yield event
+        except (CodeButlerError, CutOffError) as error:
+            stopped = isinstance(error, CutOffError)
+            log.finished = (STOPPED if stopped else Verdict("unavailable", str(error))).finished
+            yield log.finished
         finally:
             del self._live[turn.turn_id]
             self._stopped.discard(turn.turn_id)
+            if self._logs is not None:
+                await asyncio.to_thread(log.close, self._clock.monotonic() - began_s, self._clock.now())
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:
         """Reply to a pending Approval or Question; False if it is no longer pending."""
