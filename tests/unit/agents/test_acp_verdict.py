@@ -8,7 +8,6 @@ import pytest
 
 from codebutler_worker.agents.acp.agent import AUTH_REQUIRED, TurnRecord, judge_error
 from codebutler_worker.agents.acp.kimi import account_of
-from codebutler_worker.agents.process import TimeLimits, TurnWatch
 
 WIRE = Path(__file__).parents[2] / "golden" / "kimi" / "wire.jsonl"
 TITLE, LOGIN = "Kimi Code", "log in."
@@ -69,19 +68,3 @@ def test_a_record_of_nonsense_is_no_failure() -> None:
         b"\xff",
     ]
     assert account_of(b"\n".join(lines), TITLE, LOGIN) == TurnRecord()
-
-
-def test_only_the_agents_own_time_counts() -> None:
-    watch = TurnWatch(0, TimeLimits(100, start_s=10, stall_s=50))
-    watch.pass_time(9, asking=False)
-    assert watch.due(busy=False) is None
-    watch.pass_time(10, asking=False)
-    assert watch.due(busy=False) == "stalled"
-    watch.heard()
-    watch.pass_time(1000, asking=True)
-    assert watch.due(busy=False) is None
-    watch.pass_time(1060, asking=False)
-    assert watch.due(busy=False) == "stalled"
-    assert watch.due(busy=True) is None
-    watch.pass_time(1090, asking=False)
-    assert watch.due(busy=True) == "timeout"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,13 @@ SECRETS = {
 
 
 def service(**agent_env: str) -> ModelService:
-    found = command.service_of(agent_env, "codebutler-1")
+    found = command.service_of(agent_env)
     assert found is not None
-    return found
+    return replace(found, token="codebutler-1")
 
 
 def test_no_key_is_inside() -> None:
-    served = command.service_of(SECRETS, "codebutler-1")
+    served = service(**SECRETS)
     env = command.model_environment(SECRETS, served, 3128)
     assert env == {
         "ANTHROPIC_API_KEY": "codebutler-1",
@@ -33,7 +34,6 @@ def test_no_key_is_inside() -> None:
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:3128",
         "NO_PROXY": "localhost,127.0.0.1,::1",
     }
-    assert served is not None
     assert served.place == HostPort("api.anthropic.com", 443)
     assert served.keys == (("x-api-key", "sk-ant-real"), ("authorization", "Bearer real"))
     assert served.extra == (("X-Team", "real"),)
@@ -47,7 +47,7 @@ def test_a_service_of_the_owners_keeps_its_path() -> None:
 
 
 def test_a_login_of_its_own_stays_with_it() -> None:
-    assert command.service_of({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, "x") is None
+    assert command.service_of({"CLAUDE_CODE_OAUTH_TOKEN": "t"}) is None
     assert command.model_environment({}, None, 3128) == {}
     passed = service(ANTHROPIC_BASE_URL="https://gateway.example")
     assert passed.keys == ()

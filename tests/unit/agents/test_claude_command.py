@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +12,17 @@ import pytest
 from codebutler.config.agent_sessions import claude_sessions
 from codebutler.config.schema import ClaudeSection
 from codebutler.domain.errors import AgentUnavailableError
+from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.backend import judge_version
 from codebutler_worker.agents.claude.result import crashed
-from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
-from codebutler_worker.agents.claude.turn import due
-from codebutler_worker.agents.process import TimeLimits, TurnWatch
+from codebutler_worker.agents.claude.turn import ClaudeTurn
+from codebutler_worker.agents.process import TimeLimits
 from codebutler_worker.agents.survey import version_in
+from codebutler_worker.egress.access import NetworkAccess
+from codebutler_worker.programs.process import AgentProcess
+from tests.clock import ManualClock, settle
 
 BINARY = Path("/opt/claude/claude")
 
@@ -54,7 +59,7 @@ def test_settings_reach_the_command_line() -> None:
 
 
 def test_the_environment_holds_only_what_is_named() -> None:
-    env = command.environment(around(TZ="UTC", ANTHROPIC_API_KEY="k", SLACK_BOT_TOKEN="s", LD_PRELOAD="x"))
+    env = around(TZ="UTC", ANTHROPIC_API_KEY="k", SLACK_BOT_TOKEN="s", LD_PRELOAD="x").fixed_env
     assert env["TZ"] == "UTC"
     assert "ANTHROPIC_API_KEY" not in env  # access.py decides about keys
     assert env["HOME"] == "/home/you"
@@ -63,15 +68,55 @@ def test_the_environment_holds_only_what_is_named() -> None:
     assert "IS_SANDBOX" not in env
 
 
+class Claude(AgentProcess):
+    """Reads, and says nothing."""
+
+    def __init__(self) -> None:
+        self.read: list[bytes] = []
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def write_line(self, line: bytes) -> bool:
+        self.read.append(line)
+        return True
+
+
+class Talking(Claude):
+    """Says what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = asyncio.Queue[bytes]()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        while True:
+            yield await self.said.get()
+
+
+def turn_of(process: Claude, clock: ManualClock, limits: TimeLimits) -> ClaudeTurn:
+    request = TurnRequest(turn_id="t", conversation="c", prompt="", workdir=Path("/r"))
+    access = NetworkAccess.without_proxy("none")
+    return ClaudeTurn(request, process, access, clock, limits, ClaudeTranslator(Path("/r")))
+
+
+async def sent(text: str) -> bytes:
+    process = Claude()
+    assert await turn_of(process, ManualClock(), TimeLimits(1000)).steer(text)
+    (line,) = process.read
+    return line
+
+
 @pytest.mark.parametrize(("said", "heard"), [("/usage", " /usage"), ("a /b", "a /b"), ("//", " //")])
-def test_a_leading_slash_is_moved_out_of_the_way(said: str, heard: str) -> None:
-    line = json.loads(command.message_line(said, "u"))
+async def test_a_leading_slash_is_moved_out_of_the_way(said: str, heard: str) -> None:
+    line = json.loads(await sent(said))
     assert line["message"]["content"] == heard
-    assert line["uuid"] == "u"
+    assert line["uuid"]
 
 
-def test_a_line_is_one_line() -> None:
-    raw = command.message_line("a\nb\u2028c\u2029d\r", "u")
+async def test_a_line_is_one_line() -> None:
+    raw = await sent("a\nb\u2028c\u2029d\r")
     assert len(raw.splitlines()) == 1
     assert "\u2028" not in raw.decode()
     assert json.loads(raw)["message"]["content"] == "a\nb\u2028c\u2029d\r"
@@ -103,13 +148,6 @@ def test_a_crash_tells_the_last_line() -> None:
     assert verdict.text.endswith("(exit code 1): Error: unknown option '--x'")
     assert crashed(143, "").text.endswith("(exit code 143)")
     assert crashed(1, "--x cannot be used with root/sudo privileges").reason == "unavailable"
-
-
-def heard(*lines: dict[str, object]) -> ClaudeTranslator:
-    translator = ClaudeTranslator(Path("/r"))
-    for line in lines:
-        translator.feed(decode(json.dumps(line).encode()))
-    return translator
 
 
 TOOL = {
@@ -144,25 +182,57 @@ def task(kind: str) -> dict[str, object]:
         ([RESULT, task("local_agent")], 1000, "timeout"),
     ],
 )
-def test_when_a_turn_is_ended(lines: list[dict[str, object]], after_s: float, expected: str | None) -> None:
-    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100))
-    turn = heard(*lines)
-    watch.heard()
-    watch.pass_time(after_s, asking=bool(turn.asking), answered=turn.result is not None)
-    assert due(turn, watch, 60) == expected
+async def test_when_a_turn_is_ended(
+    lines: list[dict[str, object]], after_s: float, expected: str | None
+) -> None:
+    clock = ManualClock()
+    turn = turn_of(Claude(), clock, TimeLimits(timeout_s=1000, stall_s=100, start_s=100))
+    for line in lines:
+        await turn._take(json.dumps(line).encode())
+    await clock.advance(after_s)
+    due = turn._due()
+    assert (due.reason if due else None) == expected
 
 
-def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
-    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100, start_s=30))
-    watch.pass_time(29, asking=False)
-    assert watch.due(busy=False) is None
-    watch.pass_time(30, asking=False)
-    assert watch.due(busy=False) == "stalled"
+async def test_a_program_that_never_says_a_word_is_not_waited_for_as_long() -> None:
+    clock = ManualClock()
+    turn = turn_of(Claude(), clock, TimeLimits(timeout_s=1000, stall_s=100, start_s=30))
+    await clock.advance(29)
+    assert turn._due() is None
+    await clock.advance(1)
+    due = turn._due()
+    assert due is not None
+    assert due.reason == "stalled"
 
 
-def test_every_line_is_a_sign_of_life() -> None:
-    watch = TurnWatch(0, TimeLimits(timeout_s=1000, stall_s=100))
-    watch.pass_time(99, asking=False)
-    watch.heard()
-    watch.pass_time(198, asking=False)
-    assert watch.due(busy=False) is None
+async def test_every_line_is_a_sign_of_life() -> None:
+    clock, process = ManualClock(), Talking()
+    turn = turn_of(process, clock, TimeLimits(timeout_s=1000, stall_s=100, start_s=30))
+    events = asyncio.ensure_future(anext(turn.events(), None))
+    for _ in range(3):
+        process.said.put_nowait(b"{}")
+        await settle()
+        await clock.advance(99)
+        await settle()
+        assert not events.done()
+    await clock.advance(1)
+    await settle()
+    assert events.done()
+    assert turn.verdict is not None
+    assert turn.verdict.reason == "stalled"
+
+
+async def test_only_the_agents_own_time_counts() -> None:
+    clock = ManualClock()
+    turn = turn_of(Claude(), clock, TimeLimits(100, start_s=50, stall_s=50))
+
+    async def after(seconds: float, *, asking: bool = False, busy: bool = False) -> str:
+        await clock.advance(seconds)
+        due = turn._overdue(asking=asking, busy=busy)
+        return due.reason if due else ""
+
+    assert await after(49) == ""
+    assert await after(1000, asking=True) == ""
+    assert await after(1) == "stalled"
+    assert await after(0, busy=True) == ""
+    assert await after(50, busy=True) == "timeout"

@@ -42,7 +42,7 @@ class Agent(TurnBackend[Listener]):
             yield Text("listening")
             await self.working.wait()
             self._live[turn.turn_id] = None
-            yield Finished(ok=False, text="", reason="stopped") if self._unwanted(turn.turn_id) else DONE
+            yield Finished(ok=False, text="", reason="stopped") if turn.turn_id in self._stopped else DONE
         finally:
             await asyncio.shield(self._end(turn.turn_id, self._ended(), last=True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +113,14 @@ SHARE = 8
 """Shown again once it has grown by an eighth: all updates together are a few times its length, not its square."""
 
 
+@dataclass(slots=True)
 class Growing:
     """One block of text, up to ``most_chars``; the rest is left out."""
 
-    def __init__(self, most_chars: float = math.inf) -> None:
-        self._most_chars = most_chars
-        self._parts: list[str] = []
-        self._chars = 0
-        self._told = 0
+    most_chars: float = math.inf
+    _parts: list[str] = field(default_factory=list)
+    _chars: int = 0
+    _told: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -129,12 +129,10 @@ class Growing:
 
     def add(self, text: str) -> list[Writing]:
         """Add a piece; returns the text so far if it is worth showing."""
-        if self._chars >= self._most_chars:
+        if self._chars >= self.most_chars:
             return []
         part = (
-            text
-            if self._chars + len(text) <= self._most_chars
-            else text[: int(self._most_chars) - self._chars]
+            text if self._chars + len(text) <= self.most_chars else text[: int(self.most_chars) - self._chars]
         )
         self._parts.append(part)
         self._chars += len(part)

@@ -103,7 +103,7 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
         asking = asyncio.create_task(_ask(process, ours), name=f"ask:{turn.turn_id}")
         stripper, answer = Stripper(), Tail(ANSWER_CHARS)
         try:
-            if self._unwanted(turn.turn_id):
+            if turn.turn_id in self._stopped:
                 await process.stop(eof_s=0)
             async for line in process.lines():
                 text = stripper.feed(line + b"\n")
@@ -111,7 +111,7 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
                 if answer.chars <= SPOKEN_CHARS:
                     yield Text(text)
             await process.wait()
-            if self._unwanted(turn.turn_id):
+            if turn.turn_id in self._stopped:
                 yield Finished(ok=False, text="Stopped.", reason="stopped")
             elif late.is_set():
                 yield Finished(ok=False, text=LATE.format(minutes=self._limit_s / 60), reason="timeout")

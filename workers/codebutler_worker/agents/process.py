@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -20,14 +20,14 @@ from codebutler_worker.agents.backend import (
     STOPPED,
     AgentEvent,
     Finished,
-    Reason,
     Started,
     TurnRequest,
     Usage,
     Verdict,
 )
+from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
-from codebutler_worker.egress.access import NetworkAccess
+from codebutler_worker.egress.access import NetworkAccess, new_token
 from codebutler_worker.egress.policy import noted
 from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.programs.process import AgentProcess
@@ -70,40 +70,6 @@ class TimeLimits:
     background_s: float = 60.0
 
 
-class TurnWatch:
-    """Times of a turn: ``silent_s`` without a sign of life, ``answered_s`` since its result."""
-
-    def __init__(self, now: float, limits: TimeLimits) -> None:
-        self.silent_s = 0.0
-        self.answered_s = 0.0
-        self._last = now
-        self._limits = limits
-        self._spent_s = 0.0
-        self._stall_s = min(limits.start_s, limits.stall_s)
-
-    def heard(self) -> None:
-        """The agent gave a sign of life."""
-        self._stall_s = self._limits.stall_s
-        self.silent_s = 0.0
-
-    def pass_time(self, now: float, *, asking: bool, answered: bool = False) -> None:
-        """Account for the time since the last call. ``asking``: waiting for a person. ``answered``: there is a
-        result."""
-        passed_s, self._last = now - self._last, now
-        self.answered_s = self.answered_s + passed_s if answered else 0.0
-        if not asking:
-            self._spent_s += passed_s
-            self.silent_s += passed_s
-
-    def due(self, *, busy: bool) -> Reason | None:
-        """Why the turn must end now; ``busy``: a tool is running, which is silent work."""
-        if self._spent_s >= self._limits.timeout_s:
-            return "timeout"
-        if self.silent_s >= self._stall_s and not busy:
-            return "stalled"
-        return None
-
-
 H = TypeVar("H")
 
 
@@ -116,6 +82,8 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     timeout_key = ""
     eof_s = (1.5, 0.3)
     """How long the process has after its stdin is closed: at the end of its turn, and in the middle of it."""
+    leaves_work = False
+    """Whether the agent has reported that something still runs."""
 
     def __init__(
         self,
@@ -135,30 +103,27 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         self._over = asyncio.Event()
         self._driving: asyncio.Task[None] | None = None
         """Sends the prompt, if that takes more than a moment."""
+        self._checked_s = clock.monotonic()
+        self._spent_s = self._silent_s = 0.0
+        self._stall_s = min(limits.start_s, limits.stall_s)
+        self._messages: AsyncIterator[H]
+        """Read one at a time as they are handled: under a flood, they wait in the pipe, not in our memory."""
 
     @abstractmethod
     async def _begin(self) -> None:
         """Send the prompt, or start sending it."""
 
     @abstractmethod
-    async def _receive(self) -> H:
-        """The next message from the agent."""
-
-    @abstractmethod
-    async def _take(self, heard: H) -> Sequence[AgentEvent]:
-        """The events for a message; sets ``verdict`` if it is the end."""
+    async def _take(self, heard: H | None) -> Sequence[AgentEvent]:
+        """The events for a message, None at the end of the stream; sets ``verdict`` if it is the end."""
 
     @abstractmethod
     async def _look(self) -> Sequence[AgentEvent]:
         """Events that the agent does not report; called every second."""
 
     @abstractmethod
-    def _pass_time(self, watch: TurnWatch, now: float) -> None:
-        """Account for the time, depending on what the agent is doing."""
-
-    @abstractmethod
-    def _due(self, watch: TurnWatch) -> Verdict | None:
-        """The verdict if the turn must end now although the agent has not ended it."""
+    def _due(self) -> Verdict | None:
+        """The verdict if the turn must end now although the agent has not ended it; called after every wait."""
 
     @abstractmethod
     async def _interrupt(self) -> bool:
@@ -168,34 +133,29 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         """The remaining events, from messages received before the end."""
         return ()
 
-    @property
-    def ends_at_once(self) -> bool:
-        """Whether to end the process at once because something may still be running."""
-        return self.verdict is None or self.verdict.reason not in ("done", "max_turns")
-
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield its events; afterwards ``verdict`` is set."""
-        name = self.request.turn_id
-        receive = asyncio.create_task(self._receive(), name=f"receive:{name}")
-        tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
+        tick_name = f"tick:{self.request.turn_id}"
+        receive = asyncio.ensure_future(anext(self._messages, None))
+        tick = asyncio.create_task(self._clock.sleep(TICK_S), name=tick_name)
         try:
             if self.verdict is None:
                 await self._begin()
-            watch = TurnWatch(self._clock.monotonic(), self._limits)
+            self._checked_s = self._clock.monotonic()
             while self.verdict is None:
                 await asyncio.wait({receive, tick}, return_when=asyncio.FIRST_COMPLETED)
-                self._pass_time(watch, self._clock.monotonic())
+                due = self._due()
                 if tick.done():
-                    tick = asyncio.create_task(self._clock.sleep(TICK_S), name=f"tick:{name}")
+                    tick = asyncio.create_task(self._clock.sleep(TICK_S), name=tick_name)
                     for event in await self._look():
                         yield event
                 if receive.done():
-                    watch.heard()
+                    self._stall_s, self._silent_s = self._limits.stall_s, 0.0
                     heard = receive.result()
-                    receive = asyncio.create_task(self._receive(), name=f"receive:{name}")
+                    receive = asyncio.ensure_future(anext(self._messages, None))
                     for event in await self._take(heard):
                         yield event
-                elif due := self._due(watch):
+                elif due:
                     self.verdict = STOPPED if self._stopping else due
             for event in self._rest():
                 yield event
@@ -205,6 +165,22 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._over.set()
+
+    def _overdue(self, *, asking: bool, busy: bool) -> Verdict | None:
+        """The verdict if the turn has used its time, or has been silent for too long. ``asking``: it waits for a
+        person, which does not count. ``busy``: a tool is running, which is silent work."""
+        now_s = self._clock.monotonic()
+        if not asking:
+            self._spent_s += now_s - self._checked_s
+            self._silent_s += now_s - self._checked_s
+        self._checked_s = now_s
+        if self._spent_s >= self._limits.timeout_s:
+            minutes = self._limits.timeout_s / 60
+            text = f"Stopped after {minutes:g} minutes ({self.timeout_key}): choose Continue to go on."
+            return Verdict("timeout", text)
+        if self._silent_s >= self._stall_s and not busy:
+            return Verdict("stalled", f"{self.title} stopped responding: choose Continue to go on.")
+        return None
 
     async def stop(self) -> None:
         """Ask the agent to end its turn; if it does not in time, end the process. Then the stream ends by itself."""
@@ -218,79 +194,87 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
 
     async def end(self, *, at_once: bool) -> None:
         """End the process: close its stdin, then by force. ``at_once``: in the middle of its turn."""
-        try:
-            await self.process.stop(eof_s=self.eof_s[at_once], term_s=1.0)
-        finally:
-            await self.access.close()
-
-    def _cut_off(self, reason: Reason) -> Verdict:
-        if reason == "timeout":
-            minutes = self._limits.timeout_s / 60
-            text = f"Stopped after {minutes:g} minutes ({self.timeout_key}): choose Continue to go on."
-            return Verdict("timeout", text)
-        return Verdict("stalled", f"{self.title} stopped responding: choose Continue to go on.")
+        await self.process.stop(eof_s=self.eof_s[at_once], term_s=1.0)
 
 
 T = TypeVar("T", bound=ProcessTurn[Any])
 
 
 class ProcessBackend(TurnBackend[T]):
-    """Starts a process for each turn; the process may start while other preparations are still running."""
+    """Starts a process for each turn; the process may start while other preparations are still running. It reaches the
+    model's ``service``, or ``hosts`` if it has its own login."""
 
     waits_until_ready = True
 
-    def __init__(self, context: AgentContext, limits: TimeLimits) -> None:
+    def __init__(
+        self,
+        context: AgentContext,
+        limits: TimeLimits,
+        service: ModelService | None = None,
+        hosts: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(context.clock, context.logs)
         self._context = context
         self._limits = limits
+        self._service = service
+        self._hosts = () if service else hosts
+
+    @abstractmethod
+    async def _open(
+        self,
+        request: TurnRequest,
+        record: SessionLog,
+        access: NetworkAccess,
+        service: ModelService | None,
+        *,
+        fresh: bool,
+    ) -> T:
+        """A process for the turn, with its token for ``service``. ``fresh``: its earlier session is lost. Raises
+        CodeButlerError if none can be started."""
 
     @abstractmethod
     async def _finished(self, turn: T) -> Finished:
-        """The result of the turn, which has its verdict."""
+        """The result of the turn, which has its verdict; "session_lost" only if it was to resume one."""
 
-    @asynccontextmanager
-    async def _way_out(
-        self, request: TurnRequest, service: ModelService | None, hosts: tuple[str, ...]
-    ) -> AsyncIterator[NetworkAccess]:
-        """Network access for a process started in this block: to ``service``, or to ``hosts`` if it has its own login.
-        Raises SandboxUnavailableError."""
-        access = await self._context.network_policy.open(request.workdir, service, () if service else hosts)
-        try:
-            yield access
-        except BaseException:  # on a stop too: nobody else would close it
-            await access.close()
-            raise
+    async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
+        """Run the turn in its session; if that one is lost, once more in a new one."""
+        turn_id, request, finished = turn.turn_id, turn, None
+        while finished is None or finished.reason == "session_lost":
+            if finished is not None:
+                log.warning("the session of %s cannot be resumed: starting a new one", turn.conversation)
+                request = replace(turn, session_id=None, cost_before_usd=0.0)
+            if request.session_id:
+                self._owned[turn_id].add(request.session_id)
+            service = replace(self._service, token=new_token()) if self._service else None
+            access = await self._context.network_policy.open(request.workdir, service, self._hosts)
+            live = None
+            try:
+                live = await self._open(request, record, access, service, fresh=request is not turn)
+                if turn_id in self._stopped:
+                    live.verdict = STOPPED
+                self._live[turn_id] = live
+                async with aclosing(live.events()) as events:
+                    async for event in events:
+                        if isinstance(event, Started) and event.session_id:
+                            self._owned[turn_id].add(event.session_id)
+                        yield metered(event, access.gauge) if isinstance(event, Usage) else event
+                self._live[turn_id] = None
+                # The answer does not wait for the process; a consumer that reads to the end does.
+                finished = await self._finished(live)
+                if finished.reason != "session_lost":
+                    text = noted(finished.text, access.refused) if finished.ok else finished.text
+                    yield replace(finished, text=text, usage=metered(finished.usage, access.gauge))
+            finally:
+                self._live[turn_id] = None
+                await asyncio.shield(self._end(turn_id, self._ended(live, access), last=True))
 
-    async def _attempt(
-        self, request: TurnRequest, opening: Coroutine[Any, Any, T]
-    ) -> AsyncGenerator[AgentEvent]:
-        """One run in one session, in the process that ``opening`` starts."""
-        turn_id, turn = request.turn_id, None
-        if request.session_id:
-            self._owned[turn_id].add(request.session_id)
+    async def _ended(self, turn: T | None, access: NetworkAccess) -> None:
+        """End the turn's process, and its network access."""
         try:
-            turn = await opening
-            if self._unwanted(turn_id):
-                turn.verdict = STOPPED
-            self._live[turn_id] = turn
-            async with aclosing(turn.events()) as events:
-                async for event in events:
-                    if isinstance(event, Started) and event.session_id:
-                        self._owned[turn_id].add(event.session_id)
-                    yield metered(event, turn.access.gauge) if isinstance(event, Usage) else event
-            self._live[turn_id] = None
-            # The answer does not wait for the process; a consumer that reads to the end does.
-            finished = await self._finished(turn)
-            if finished.ok and turn.access.refused:
-                finished = replace(finished, text=noted(finished.text, turn.access.refused))
-            yield replace(finished, usage=metered(finished.usage, turn.access.gauge))
+            if turn is not None:
+                done = turn.verdict is not None and turn.verdict.reason in ("done", "max_turns")
+                await turn.end(at_once=turn.leaves_work or not done)
+                if hit := turn.process.limit_hit:
+                    log.warning("%s: %s", self.name, hit)
         finally:
-            self._live[turn_id] = None
-            await asyncio.shield(self._end(turn_id, self._ended(turn), last=True))
-
-    async def _ended(self, turn: T | None) -> None:
-        if turn is None:
-            return
-        await turn.end(at_once=turn.ends_at_once)
-        if hit := turn.process.limit_hit:
-            log.warning("%s: %s", self.name, hit)
+            await access.close()

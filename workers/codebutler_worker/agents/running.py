@@ -91,7 +91,7 @@ class TurnBackend(AgentBackend, Generic[T]):
         self._logs = logs
         self._closed = False
         self._live: dict[str, T | None] = {}  # by turn; None: its program is only starting, or ending
-        self._stopped: set[str] = set()  # those of them that were asked to stop
+        self._stopped: set[str] = set()  # those of them that should end, even if nothing takes input yet
         self._owned: defaultdict[str, set[str]] = defaultdict(set)  # sessions, by the turn that owns them
         self._endings: dict[asyncio.Task[None], set[str]] = {}  # of processes, by the sessions they work in
 
@@ -112,6 +112,8 @@ class TurnBackend(AgentBackend, Generic[T]):
             yield Finished(ok=False, text=BUSY, reason="failed")
             return
         self._live[turn.turn_id] = None
+        if self._closed:
+            self._stopped.add(turn.turn_id)
         log, began_s = SessionLog(None, turn.turn_id), self._clock.monotonic()
         try:
             if self._logs is not None:
@@ -152,13 +154,10 @@ class TurnBackend(AgentBackend, Generic[T]):
     async def close(self) -> None:
         """End every process."""
         self._closed = True
+        self._stopped.update(self._live)
         await asyncio.gather(*(live.close() for live in self._live.values() if live is not None))
         while self._endings:
             await asyncio.wait(self._endings)
-
-    def _unwanted(self, turn_id: str) -> bool:
-        """Whether the turn should end, even if that was requested before its program took input."""
-        return self._closed or turn_id in self._stopped
 
     def _end(
         self, turn_id: str, ending: Coroutine[Any, Any, None], *, last: bool = False

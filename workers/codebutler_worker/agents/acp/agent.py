@@ -37,13 +37,15 @@ class AcpAgent:
 
     ``name`` is its prefix, ``title`` what people call it, ``timeout_s`` how long a turn may take and ``timeout_key``
     where that is configured. ``mode`` and ``model`` are the ones to request, "" = its default. ``login`` is one line
-    that says how to log in. ``hosts`` are those that it needs if it has its own login.
+    that says how to log in. ``service`` is its model's, if it has a key that can stay outside; ``hosts`` are those that
+    it needs if it has its own login.
     """
 
     timeout_key = "session.timeoutMinutes"
     mode = ""
     model = ""
     hosts: tuple[str, ...] = ()
+    service: ModelService | None = None
 
     def __init__(
         self, rule: CommandRule, home: Path, agent_env: Mapping[str, str], timeout_minutes: float
@@ -57,10 +59,6 @@ class AcpAgent:
         )
         self._rule = rule
         self._around = Surroundings(home, path_of(agent_env), agent_env)
-
-    def service(self, token: str) -> ModelService | None:  # noqa: ARG002 - no key of it is ours
-        """The model's service, if it has a key that can stay outside; the agent gets ``token`` instead."""
-        return None
 
     async def launch(
         self,

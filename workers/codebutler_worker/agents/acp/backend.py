@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -15,12 +14,13 @@ from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSetti
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord
 from codebutler_worker.agents.acp.kimi import Kimi, ask_version, judge
-from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Usage, Verdict
+from codebutler_worker.agents.backend import Finished, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
-from codebutler_worker.egress.access import new_token
+from codebutler_worker.egress.access import NetworkAccess
+from codebutler_worker.egress.service import ModelService
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.common import Sandbox
 
@@ -35,26 +35,31 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
     """Runs turns through one such agent."""
 
     def __init__(self, agent: AcpAgent, context: AgentContext, limits: TimeLimits | None = None) -> None:
-        super().__init__(context, limits or TimeLimits(agent.timeout_s, stop_s=STOP_S))
+        limits = limits or TimeLimits(agent.timeout_s, stop_s=STOP_S)
+        super().__init__(context, limits, agent.service, agent.hosts)
         self.name = agent.name
         self._agent = agent
 
-    def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        return self._attempt(turn, self._open(turn, record))
-
-    async def _open(self, request: TurnRequest, record: SessionLog) -> AcpTurn:
+    async def _open(
+        self,
+        request: TurnRequest,
+        record: SessionLog,
+        access: NetworkAccess,
+        service: ModelService | None,
+        *,
+        fresh: bool,
+    ) -> AcpTurn:
         """A process for the turn. Raises CodeButlerError if there can be none."""
+        del fresh  # these agents say by themselves whether a session is lost
         if request.session_id:
             kept = await asyncio.to_thread(self._agent.kept_session, request.session_id, request.workdir)
             request = replace(request, session_id=kept)
-        service = self._agent.service(new_token())
-        async with self._way_out(request, service, self._agent.hosts) as access:
-            launch = await self._agent.launch(self._context.sandbox, request, access, service)
-            # Takes most of a second, once.
-            await asyncio.to_thread(import_module, "acp")
-            from codebutler_worker.agents.acp.turn import AcpTurn
+        launch = await self._agent.launch(self._context.sandbox, request, access, service)
+        # Takes most of a second, once.
+        await asyncio.to_thread(import_module, "acp")
+        from codebutler_worker.agents.acp.turn import AcpTurn
 
-            process = await AgentProcess.spawn(launch, record=record.write)
+        process = await AgentProcess.spawn(launch, record=record.write)
         prompt = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.told())))
         request = replace(request, system_prompt=prompt)
         return AcpTurn(request, process, access, self._clock, self._limits, self._agent)

@@ -87,16 +87,12 @@ class Kimi(AcpAgent):
         self.model = "" if settings.api_key else settings.model
         self._prices = prices or {}
         self._settings = settings
+        if settings.api_key:
+            keys = (("authorization", f"{BEARER}{settings.api_key}"),)
+            self.service = ModelService(base_url=settings.base_url, keys=keys)
         self._around = Surroundings(home, path_of(agent_env), agent_env)
         self._program: Executable | None = None
         self._probing = asyncio.Lock()
-
-    def service(self, token: str) -> ModelService | None:
-        """The service that the key is for; None if the CLI has its own login."""
-        if not self._settings.api_key:
-            return None
-        keys = (("authorization", f"{BEARER}{self._settings.api_key}"),)
-        return ModelService(base_url=self._settings.base_url, token=token, keys=keys)
 
     async def launch(
         self, sandbox: Sandbox, request: TurnRequest, access: NetworkAccess, service: ModelService | None

@@ -136,7 +136,10 @@ class AcpLink:
 
     # -- messages from the agent
 
-    async def receive(self) -> Received:
+    def __aiter__(self) -> AcpLink:
+        return self
+
+    async def __anext__(self) -> Received:
         """The next message."""
         while not self._heard:
             self._news.clear()

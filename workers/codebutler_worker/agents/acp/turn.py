@@ -33,7 +33,7 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
     crash,
 )
-from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch
+from codebutler_worker.agents.process import ProcessTurn, TimeLimits
 from codebutler_worker.agents.push_server import needs_nobody, server
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import AgentProcess
@@ -60,6 +60,7 @@ class AcpTurn(ProcessTurn[Received]):
         self.title = agent.title
         self.timeout_key = agent.timeout_key
         self.link = AcpLink(process, server())
+        self._messages = self.link
         self.translator = AcpTranslator(request.workdir)
         self.usage = Usage()
         self.prompts = 0
@@ -93,9 +94,6 @@ class AcpTurn(ProcessTurn[Received]):
         """End the process by closing its stdin, which makes these agents end along with their tools, then by force."""
         await self.link.close()
         await super().end(at_once=at_once)
-
-    def _pass_time(self, watch: TurnWatch, now: float) -> None:
-        watch.pass_time(now, asking=bool(self.link.asked))
 
     async def _begin(self) -> None:
         known, workdir = self.request.session_id or "", self.request.workdir
@@ -182,11 +180,8 @@ class AcpTurn(ProcessTurn[Received]):
             await self.link.set_mode(self._agent.mode)
         return True
 
-    async def _receive(self) -> Received:
-        return await self.link.receive()
-
-    async def _take(self, heard: Received) -> list[AgentEvent]:
-        return self._told(heard)
+    async def _take(self, heard: Received | None) -> list[AgentEvent]:
+        return self._told(heard) if heard is not None else []
 
     def _told(self, heard: Received) -> list[AgentEvent]:
         match heard:
@@ -239,17 +234,17 @@ class AcpTurn(ProcessTurn[Received]):
         self._noticed_tokens = gauge.total
         return [Usage(gauge.input, gauge.output, self._agent.cost(gauge), max(1, self.usage.turns))]
 
-    def _due(self, watch: TurnWatch) -> Verdict | None:
+    def _due(self) -> Verdict | None:
         if self._driving is not None and self._driving.done():
             self._driving.result()  # re-raises unexpected exceptions
         if self._stopping and not self.link.session_id:
             # Nothing has started yet: waiting may take long.
             return STOPPED
-        reason = watch.due(busy=self.translator.busy)
-        if reason == "stalled" and not self.link.spoke:
+        due = self._overdue(asking=bool(self.link.asked), busy=self.translator.busy)
+        if due and due.reason == "stalled" and not self.link.spoke:
             text = f"{self.title} does not answer: does its program speak the Agent Client Protocol?"
             return Verdict("unavailable", text)
-        return self._cut_off(reason) if reason else None
+        return due
 
     async def _interrupt(self) -> bool:
         if not self.link.session_id:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
@@ -20,10 +19,10 @@ from codebutler.config.schema import ClaudeSection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
 from codebutler.platform.system import OperatingSystem, this_system
-from codebutler_worker.agents.backend import AgentEvent, Finished, TurnRequest, Verdict
+from codebutler_worker.agents.backend import Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.command import servers
-from codebutler_worker.agents.claude.commands import expansion, listed, name_in
+from codebutler_worker.agents.claude.commands import expansion, listed
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
@@ -38,7 +37,8 @@ from codebutler_worker.agents.survey import (
     survey_of,
     version_in,
 )
-from codebutler_worker.egress.access import new_token
+from codebutler_worker.egress.access import NetworkAccess
+from codebutler_worker.egress.service import ModelService
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
 
@@ -66,7 +66,8 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         agent_env: Mapping[str, str],
         limits: TimeLimits | None = None,
     ) -> None:
-        super().__init__(context, limits or TimeLimits(settings.timeout * 60))
+        limits = limits or TimeLimits(settings.timeout * 60)
+        super().__init__(context, limits, command.service_of(agent_env), command.LOGIN_HOSTS)
         if settings.model == DEFAULT_MODEL:
             settings = msgspec.structs.replace(settings, model=usual_model(agent_env, home))
         self._settings = settings
@@ -75,52 +76,49 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         self._around: command.Installation | None = None
         self._probing = asyncio.Lock()
 
-    async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        """Run the turn in its session; if that one is lost, once more in a new one."""
-        lost = turn.session_id is not None and not is_session_id(turn.session_id)
-        if not lost:
-            async with aclosing(self._attempt(turn, self._open(turn, record))) as events:
-                async for event in events:
-                    lost = isinstance(event, Finished) and event.reason == "session_lost"
-                    if not lost:
-                        yield event
-        if lost:
-            log.warning("the session of %s cannot be resumed: starting a new one", turn.conversation)
-            fresh = replace(turn, session_id=None, cost_before_usd=0.0)
-            async with aclosing(self._attempt(fresh, self._open(fresh, record, fresh=True))) as events:
-                async for event in events:
-                    yield event
-
-    async def _open(self, request: TurnRequest, record: SessionLog, *, fresh: bool = False) -> ClaudeTurn:
+    async def _open(
+        self,
+        request: TurnRequest,
+        record: SessionLog,
+        access: NetworkAccess,
+        service: ModelService | None,
+        *,
+        fresh: bool,
+    ) -> ClaudeTurn:
         """A process for the turn. Raises CodeButlerError if none can be started."""
-        around = await self._surroundings(request.workdir)
-        if request.session_id is not None:
+        around = self._around or await self._install(request.workdir)
+        if request.session_id and not is_session_id(request.session_id):
+            log.warning("the session of %s has no valid id: starting a new one", request.conversation)
+            request, fresh = replace(request, session_id=None, cost_before_usd=0.0), True
+        elif request.session_id:
             known = (self._home, request.workdir, self.name, request.session_id)
             request = replace(request, session_id=await asyncio.to_thread(kept_here, *known))
-        session_id = request.session_id or self._new_id(request, fresh=fresh)
+        claude = self._home / ".claude"
+        sessions = claude_sessions(claude, request.workdir)
+        # Always the same for a thread, unless that one was used before.
+        named = "" if fresh or not request.session_name else str(uuid5(NAMESPACE_URL, request.session_name))
+        is_free = bool(named) and not (sessions / f"{named}.jsonl").exists()
+        session_id = request.session_id or (named if is_free else str(uuid4()))
         self._owned[request.turn_id].add(session_id)
         instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
         told = (request.system_prompt, self._context.network_policy.told(), instructions)
-        service = command.service_of(self._agent_env, new_token())
-        async with self._way_out(request, service, command.LOGIN_HOSTS) as access:
-            env = {**command.model_environment(self._agent_env, service, access.port), **access.env}
-            claude = around.home / ".claude"
-            for directory in (claude_sessions(claude, request.workdir), command.tasks(claude, session_id)):
-                make_directories(around.home, directory)
-            resume = request.session_id is not None
-            mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)
-            words = command.argv(self._settings, around.binary, session_id, resume=resume, servers=mcp)
-            policy = command.policy(around, request.workdir, session_id, access.network, env, programs)
-            launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
-            process = await AgentProcess.spawn(launch, record=record.write)
+        for directory in (sessions, claude / "tasks" / session_id):
+            make_directories(self._home, directory)
+        mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)
+        resume = request.session_id is not None
+        words = command.argv(self._settings, around.binary, session_id, resume=resume, servers=mcp)
+        env = {**command.model_environment(self._agent_env, service, access.port), **access.env}
+        policy = command.policy(around, request.workdir, session_id, access.network, env, programs)
+        launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
+        process = await AgentProcess.spawn(launch, record=record.write)
         translator = ClaudeTranslator(
             request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
         )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
         opened = ClaudeTurn(request, process, access, self._clock, self._limits, translator)
-        if not self._settings.project_settings and name_in(request.prompt):
+        if request.prompt.startswith("/") and not self._settings.project_settings:
             opened.expanded = await asyncio.to_thread(expansion, request.workdir, request.prompt)
         return opened
 
@@ -136,15 +134,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
             verdict = Verdict("failed", verdict.text)
         return turn.translator.finished(verdict)
 
-    def _new_id(self, request: TurnRequest, *, fresh: bool) -> str:
-        """The id of a new session: always the same for a thread, unless that one was used before."""
-        named = str(uuid5(NAMESPACE_URL, request.session_name))
-        sessions = claude_sessions(self._home / ".claude", request.workdir)
-        if fresh or not request.session_name or (sessions / f"{named}.jsonl").exists():
-            return str(uuid4())
-        return named
-
-    async def _surroundings(self, workdir: Path) -> command.Installation:
+    async def _install(self, workdir: Path) -> command.Installation:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""
         async with self._probing:
             if self._around is None:
@@ -153,7 +143,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
                 around = command.Installation(
                     home=self._home, path=path, agent_env=self._agent_env, binary=binary
                 )
-                if note := judge_version(await ask_version(binary, command.environment(around), workdir)):
+                if note := judge_version(await ask_version(binary, around.fixed_env, workdir)):
                     log.warning(note)
                 self._around = around
             return self._around

@@ -1,12 +1,10 @@
-"""How to start Claude Code and what to send it. Settings in; argv, environment, lines and the
-file of MCP servers out."""
+"""How to start Claude Code. Settings in; argv, environment and MCP servers out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -15,7 +13,6 @@ from codebutler.config.schema import ClaudeSection, PermissionMode
 from codebutler.config.section import OURS, McpServer
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up
-from codebutler_worker.agents.claude.translate import INITIALIZE
 from codebutler_worker.agents.push_server import ALLOWED, server
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
 from codebutler_worker.agents.survey import Surroundings, executable, program_root
@@ -40,7 +37,7 @@ HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 CREDENTIALS = frozenset({*KEYS, BASE_URL, HEADERS})
 
 
-def service_of(agent_env: Mapping[str, str], token: str) -> ModelService | None:
+def service_of(agent_env: Mapping[str, str]) -> ModelService | None:
     """The service behind the proxy; None if the CLI talks to Anthropic with its own login."""
     keys = [
         (header, f"{prefix}{agent_env[name]}")
@@ -51,7 +48,6 @@ def service_of(agent_env: Mapping[str, str], token: str) -> ModelService | None:
         return None
     return ModelService(
         base_url=agent_env.get(BASE_URL) or API,
-        token=token,
         keys=tuple(keys),
         extra=parse_headers(agent_env.get(HEADERS, "")),
     )
@@ -105,9 +101,17 @@ UNATTENDED = "CronCreate,CronDelete,CronList,ScheduleWakeup,RemoteTrigger,ListAg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation(Surroundings):
-    """The program, and what is the same for every process of one repository."""
+    """The program, and what is the same for every process of one repository. ``fixed_env``: the environment of the CLI
+    and every tool it runs, except for how it reaches its model."""
 
     binary: Path
+    fixed_env: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Some models turn off the task list, which people see while it works (Claude Code 2.1.328).
+        own = {"CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES), "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
+        env = {**own, **QUIET, **self.env(passed_on=PASSED_ON)}
+        object.__setattr__(self, "fixed_env", env)
 
 
 def argv(
@@ -131,13 +135,6 @@ def argv(
         words += ["--setting-sources", "user", "--strict-mcp-config"]
     words += settings.extra_args
     return (*words, "--resume" if resume else "--session-id", session_id)
-
-
-def environment(around: Installation) -> dict[str, str]:
-    """The environment of the CLI and every tool it runs, except for how it reaches its model."""
-    # Some models turn off the task list, which people see while it works (Claude Code 2.1.328).
-    own = {"CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES), "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
-    return {**own, **QUIET, **around.env(passed_on=PASSED_ON)}
 
 
 def policy(
@@ -164,68 +161,15 @@ def policy(
         )
     readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
     readable += [program_root(around.binary, around.home), *programs]
-    writable = (claude_sessions(claude, workdir), tasks(claude, session_id), claude / ".credentials.json")
+    writable = (claude_sessions(claude, workdir), claude / "tasks" / session_id, claude / ".credentials.json")
     return SandboxPolicy(
         workdir=workdir,
         home=around.home,
         home_paths=tuple(path for path in writable if path.exists()),
         readable=tuple(path for path in readable if path.exists()),
-        env={**environment(around), **env},
+        env={**around.fixed_env, **env},
         network=network,
     )
-
-
-def tasks(claude: Path, session_id: str) -> Path:
-    """Where the CLI keeps the session's task list."""
-    return claude / "tasks" / session_id
-
-
-def initialize_line(system_prompt: str) -> bytes:
-    """The first line to a live process. The system prompt goes here: an argument is limited to 128 KiB and every user
-    of the machine can read it."""
-    request: dict[str, Any] = {"subtype": "initialize", "hooks": None}
-    if system_prompt:
-        request["appendSystemPrompt"] = system_prompt
-    return control_line(INITIALIZE, request)
-
-
-def control_line(request_id: str, request: dict[str, Any]) -> bytes:
-    """A control request to the CLI."""
-    return encode({"type": "control_request", "request_id": request_id, "request": request})
-
-
-def message_line(text: str, uuid: str, *, is_command: bool = False) -> bytes:
-    """A person's message. A leading slash makes it a command of the CLI; after a space it is text."""
-    content = f" {text}" if text.startswith("/") and not is_command else text
-    message = {"role": "user", "content": content}
-    return encode({"type": "user", "message": message, "uuid": uuid, "parent_tool_use_id": None})
-
-
-def allow_line(request_id: str, given: dict[str, Any]) -> bytes:
-    """Allow the call with exactly this input; no rule is remembered."""
-    return _reply_line(request_id, response={"behavior": "allow", "updatedInput": given})
-
-
-def deny_line(request_id: str, message: str) -> bytes:
-    """Refuse the call; the model reads ``message`` and continues."""
-    return _reply_line(request_id, response={"behavior": "deny", "message": message})
-
-
-def unsupported_line(request_id: str) -> bytes:
-    """Answer a request we do not support, so that the CLI does not wait."""
-    return _reply_line(request_id, "error", error="not supported")
-
-
-def _reply_line(request_id: str, subtype: str = "success", **body: Any) -> bytes:
-    response = {"subtype": subtype, "request_id": request_id, **body}
-    return encode({"type": "control_response", "response": response})
-
-
-def encode(line: dict[str, Any]) -> bytes:
-    """One message on one line."""
-    # A JavaScript reader would take U+2028 and U+2029 for line ends.
-    text = msgspec.json.encode(line)
-    return text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
 
 
 def servers(
@@ -236,19 +180,15 @@ def servers(
     known: dict[str, dict[str, object]] = {}
     readable: list[Path] = []
     if own := server():
-        known[OURS] = _stdio(own)
+        known[OURS] = {"type": "stdio", "command": own[0], "args": own[1:]}
     for name, each in allowed.items():
         if each.url:
             known[name] = {"type": "http", "url": each.url}
             continue
         argv, needed = _program(name, each.command, around, workdir)
-        known[name] = _stdio((*argv, *each.args))
+        known[name] = {"type": "stdio", "command": argv[0], "args": (*argv[1:], *each.args)}
         readable += needed
     return (msgspec.json.encode({"mcpServers": known}).decode() if known else "", tuple(readable))
-
-
-def _stdio(argv: tuple[str, ...]) -> dict[str, object]:
-    return {"type": "stdio", "command": argv[0], "args": argv[1:]}
 
 
 def _program(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from codebutler_worker.agents.backend import STOPPED, Plan, Usage, Verdict, crash, one_line
-from codebutler_worker.agents.claude.schema import ResultLine, StreamPart, TokenUsage
+from codebutler_worker.agents.claude.schema import ResultLine, StreamPart
 from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
 
 # What a turn has used so far.
@@ -21,74 +22,51 @@ ROUNDING_USD = 0.01
 _COST = re.compile(r"cost:\s*\$([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE)
 
 
+@dataclass(slots=True)
 class Meter:
-    """Counts what one turn uses. ``cost_before_usd`` is the session's total before this turn."""
+    """Counts what one turn uses. ``before_usd`` is the session's total before this turn, ``usage`` the figures so far.
+    ``asks``: how often to ask for the cost from now on, about once a second."""
 
-    def __init__(self, cost_before_usd: float) -> None:
-        self._before_usd = cost_before_usd
-        self._settled = Usage()
-        self._cost_usd: float | None = None
-        self._input = self._output = self._messages = 0
-        self._asks = 0
-        self._mute = False
-
-    @property
-    def usage(self) -> Usage:
-        """The figures so far."""
-        settled = self._settled
-        return Usage(
-            settled.input_tokens + self._input,
-            settled.output_tokens + self._output,
-            self._cost_usd,
-            settled.turns + self._messages,
-        )
+    before_usd: float
+    usage: Usage = field(default_factory=Usage)
+    asks: int = 0
+    _settled: Usage = field(default_factory=Usage)
+    _is_mute: bool = False
 
     def streamed(self, part: StreamPart, *, inner: bool) -> bool:
         """Count a piece of a message; True if it ended one. ``inner``: a subagent's message."""
+        used = self.usage
         if part.type == "message_start":
-            self._input += read(part.message.usage)
-            self._messages += not inner
+            read = used.input_tokens + part.message.usage.all_input
+            self.usage = replace(used, input_tokens=read, turns=used.turns + (not inner))
         elif part.type == "message_delta":
-            self._output += part.usage.output_tokens
-            self._asks = ASKS
+            self.usage = replace(used, output_tokens=used.output_tokens + part.usage.output_tokens)
+            self.asks = 0 if self._is_mute else ASKS
             return True
         return False
 
     def settle(self, line: ResultLine) -> None:
         """Use the figures of a result."""
-        before, used = self._settled, line.usage
-        self._cost_usd = cost_difference(line.total_cost_usd, self._before_usd)
-        self._settled = Usage(
-            before.input_tokens + read(used),
-            before.output_tokens + used.output_tokens,
-            self._cost_usd,
+        before = self._settled
+        self._settled = self.usage = Usage(
+            before.input_tokens + line.usage.all_input,
+            before.output_tokens + line.usage.output_tokens,
+            cost_difference(line.total_cost_usd, self.before_usd),
             before.turns + line.num_turns,
         )
-        self._input = self._output = self._messages = 0
-        self._asks = 0
-
-    def wants_price(self) -> bool:
-        """Whether to ask for the cost now; call it about once a second."""
-        asks = self._asks > 0 and not self._mute
-        self._asks -= asks
-        return asks
+        self.asks = 0
 
     def priced(self, text: str | None) -> bool:
         """Handle the answer to get_session_cost, None for a refusal; True if it changes anything."""
         found = _COST.search(text or "")
         if found is None:
-            self._mute = True
+            self._is_mute, self.asks = True, 0
             return False
-        total_usd, known_usd = float(found[1]), self._cost_usd
-        if self._before_usd - ROUNDING_USD <= total_usd < self._before_usd:
-            total_usd = self._before_usd
-        self._cost_usd = cost_difference(total_usd, self._before_usd)
-        return self._cost_usd != known_usd
-
-
-def read(used: TokenUsage) -> int:
-    """All input tokens, cached or not."""
-    return used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
+        total_usd, known_usd = float(found[1]), self.usage.cost_usd
+        if self.before_usd - ROUNDING_USD <= total_usd < self.before_usd:
+            total_usd = self.before_usd
+        self.usage = replace(self.usage, cost_usd=cost_difference(total_usd, self.before_usd))
+        return self.usage.cost_usd != known_usd
 
 
 def cost_difference(total_usd: float | None, before_usd: float) -> float | None:
@@ -160,12 +138,12 @@ MAX_STEPS = 200
 _NUMBER = re.compile(r"#(\d{1,9})\b")
 
 
+@dataclass(slots=True)
 class TaskList:
     """A call counts once its result says that it succeeded."""
 
-    def __init__(self) -> None:
-        self._steps: dict[str, PlanStep] = {}
-        self._calls: dict[str, tuple[str, dict[str, Any]]] = {}
+    _steps: dict[str, PlanStep] = field(default_factory=dict)
+    _calls: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
 
     def called(self, call_id: str, name: str, given: dict[str, Any]) -> bool:
         """Whether the call changes the list."""
@@ -228,12 +206,12 @@ def _step(given: dict[str, Any], title: str, known: PlanStep | None) -> PlanStep
 _PLAN_DIR = "/.claude/plans/"
 
 
+@dataclass(slots=True)
 class PlanKeeper:
     """The plan of one turn."""
 
-    def __init__(self) -> None:
-        self._inputs: dict[str, dict[str, Any]] = {}
-        self._file = ""
+    _inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _file: str = ""
 
     def saw(self, call_id: str, name: str, given: dict[str, Any]) -> None:
         """The model called a tool."""

@@ -5,8 +5,6 @@ Tolerant on purpose: unknown fields are ignored; a line that is not understood i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -35,22 +33,28 @@ class TokenUsage(Struct, frozen=True):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
 
+    @property
+    def all_input(self) -> int:
+        """All input tokens, cached or not."""
+        return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+
 
 class ApiMessage(Struct, frozen=True):
     """The fields we need of an API message."""
 
-    content: str | list[Block] = ""
+    content: list[Block] = []
     model: str = ""
     usage: TokenUsage = TokenUsage()
 
-    @property
-    def blocks(self) -> list[Block]:
-        """The content blocks; empty for plain text."""
-        return [] if isinstance(self.content, str) else self.content
+
+class UserMessage(Struct, frozen=True):
+    """Plain text, or blocks."""
+
+    content: str | list[Block] = ""
 
 
-class SystemLine(Struct, frozen=True):
-    """Everything of type ``system``: init, api_retry, background_tasks_changed and many more."""
+class SystemLine(Struct, frozen=True, tag="system"):
+    """Init, api_retry, background_tasks_changed and many more."""
 
     subtype: str = ""
     session_id: str = ""
@@ -73,7 +77,7 @@ class BackgroundTask(Struct, frozen=True):
     task_type: str = ""
 
 
-class AssistantLine(Struct, frozen=True):
+class AssistantLine(Struct, frozen=True, tag="assistant"):
     """A message of the model, or of the CLI in its place. ``parent_tool_use_id`` is set within a subagent."""
 
     message: ApiMessage = ApiMessage()
@@ -81,14 +85,14 @@ class AssistantLine(Struct, frozen=True):
     error: str | None = None
 
 
-class UserLine(Struct, frozen=True):
+class UserLine(Struct, frozen=True, tag="user"):
     """Tool results (and replays of what we sent)."""
 
-    message: ApiMessage = ApiMessage()
+    message: UserMessage = UserMessage()
     parent_tool_use_id: str | None = None
 
 
-class ResultLine(Struct, frozen=True):
+class ResultLine(Struct, frozen=True, tag="result"):
     """The end of one turn. ``total_cost_usd`` is cumulative over the session, ``usage`` is the turn's own."""
 
     subtype: str = ""
@@ -102,7 +106,7 @@ class ResultLine(Struct, frozen=True):
     usage: TokenUsage = TokenUsage()
 
 
-class CommandLifecycle(Struct, frozen=True):
+class CommandLifecycle(Struct, frozen=True, tag="command_lifecycle"):
     """The status of a message we sent: queued, started, completed."""
 
     command_uuid: str = ""
@@ -118,14 +122,14 @@ class ControlAsk(Struct, frozen=True):
     tool_use_id: str = ""
 
 
-class ControlRequest(Struct, frozen=True):
+class ControlRequest(Struct, frozen=True, tag="control_request"):
     """A request from the CLI; every one must be answered."""
 
     request_id: str
     request: ControlAsk
 
 
-class ControlCancel(Struct, frozen=True):
+class ControlCancel(Struct, frozen=True, tag="control_cancel_request"):
     """The CLI withdraws its request ``request_id``."""
 
     request_id: str
@@ -140,7 +144,7 @@ class ControlReply(Struct, frozen=True):
     response: Any = None
 
 
-class ControlResponse(Struct, frozen=True):
+class ControlResponse(Struct, frozen=True, tag="control_response"):
     """The CLI's answer to a control request of ours."""
 
     response: ControlReply
@@ -154,7 +158,7 @@ class RateLimitInfo(Struct, frozen=True):
     rateLimitType: str | None = None  # noqa: N815 - the wire's spelling
 
 
-class RateLimitLine(Struct, frozen=True):
+class RateLimitLine(Struct, frozen=True, tag="rate_limit_event"):
     """A subscription's limit is near or reached."""
 
     rate_limit_info: RateLimitInfo = RateLimitInfo()
@@ -178,17 +182,11 @@ class StreamPart(Struct, frozen=True):
     delta: StreamedDelta = StreamedDelta()
 
 
-class StreamEvent(Struct, frozen=True):
+class StreamEvent(Struct, frozen=True, tag="stream_event"):
     """A piece of an unfinished message: a sign of life, the tokens, and the text so far."""
 
     event: StreamPart = StreamPart()
     parent_tool_use_id: str | None = None
-
-
-class LineType(Struct, frozen=True):
-    """The type of a line; read first."""
-
-    type: str = ""
 
 
 Line = (
@@ -205,26 +203,12 @@ Line = (
 )
 
 
-_KINDS: Mapping[str, type[Line]] = MappingProxyType(
-    {
-        "system": SystemLine,
-        "assistant": AssistantLine,
-        "user": UserLine,
-        "stream_event": StreamEvent,
-        "result": ResultLine,
-        "command_lifecycle": CommandLifecycle,
-        "control_request": ControlRequest,
-        "control_cancel_request": ControlCancel,
-        "control_response": ControlResponse,
-        "rate_limit_event": RateLimitLine,
-    }
-)
+_LINES: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 def decode(line: bytes) -> Line | None:
     """The line, or None if its type is unknown or its content does not match the type."""
     try:
-        kind = _KINDS.get(msgspec.json.decode(line, type=LineType).type)
-        return None if kind is None else msgspec.json.decode(line, type=kind)
+        return _LINES.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -20,7 +20,6 @@ from codebutler_worker.agents.backend import (
     Verdict,
     Withdrawn,
 )
-from codebutler_worker.agents.claude.commands import accepted
 from codebutler_worker.agents.claude.result import Meter, PlanKeeper, TaskList, judge
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
@@ -71,8 +70,10 @@ class ClaudeTranslator:
         self.tasks: dict[str, str] = {}
         self.result: ResultLine | None = None
         self.refused = ""
-        self.commands: frozenset[str] | None = None
-        """The commands that a message may be; None until the CLI has named them, before it can run anything."""
+        self.is_initialized = False
+        """Whether the CLI has named its commands, which it does before it can run anything."""
+        self.offered: Any = None
+        """What it has named."""
         self.worked = False
         self.answer = AnswerText()
         self._workdir = workdir
@@ -92,11 +93,6 @@ class ClaudeTranslator:
         self._prose = Growing(MOST_CHARS)
 
     @property
-    def busy(self) -> bool:
-        """Something is running, so silence means nothing."""
-        return bool(self.running or self.tasks)
-
-    @property
     def settled(self) -> bool:
         """The last message has been sent, and nothing is left that could add to it."""
         queued = self._follows_messages and bool(self.sent)
@@ -109,24 +105,38 @@ class ClaudeTranslator:
                 return self._system(line)
             case AssistantLine():
                 return self._assistant(line)
-            case UserLine():
-                return [event for block in line.message.blocks for event in self._tool_result(block)]
+            case UserLine(message=message):
+                blocks = message.content if isinstance(message.content, list) else []
+                return [event for block in blocks for event in self._tool_result(block)]
             case ResultLine():
-                return self._result(line)
+                self.result = line
+                self._continuing = False
+                self.running.clear()
+                self.asking.clear()
+                self.meter.settle(line)
+                return [self.meter.usage]
             case ControlRequest():
                 return self._request(line)
             case ControlCancel():
                 return self._withdrawn([line.request_id])
-            case StreamEvent(event=part, parent_tool_use_id=inner):
-                if part.delta.stop_reason == CUT and inner is None:
-                    self.answer = self.answer.cut()
-                ended = self.meter.streamed(part, inner=inner is not None)
-                return [self.meter.usage] if ended else [] if inner else self._grown(part)
-            case ControlResponse() if line.response.request_id == COST:
-                return [self.meter.usage] if self._priced(line.response) else []
-            case _:
-                self._note(line)
-                return self._rate_limit(line) if isinstance(line, RateLimitLine) else []
+            case ControlResponse():
+                return self._replied(line.response)
+            case StreamEvent():
+                return self._grown(line.event, inner=line.parent_tool_use_id is not None)
+            case CommandLifecycle() | RateLimitLine():
+                return self._noted(line)
+        return []
+
+    def _noted(self, line: CommandLifecycle | RateLimitLine) -> list[AgentEvent]:
+        if isinstance(line, CommandLifecycle):
+            self._follows_messages = True
+            if line.state != "queued":
+                self.sent.discard(line.command_uuid)
+        elif line.rate_limit_info.status == "rejected":
+            self._resets_at_s = line.rate_limit_info.resetsAt
+            which = (line.rate_limit_info.rateLimitType or "usage").replace("_", "-")
+            return [Refusal(f"The subscription's {which} limit is reached")]
+        return []
 
     def verdict(self) -> Verdict | None:
         """What the last result means; None before there is one. The result itself contains only the last block of the
@@ -151,8 +161,14 @@ class ClaudeTranslator:
             verdict.ok, verdict.text, verdict.reason, self.meter.usage, total, resets_at_s=resets_at_s
         )
 
-    def _grown(self, part: StreamPart) -> list[AgentEvent]:
-        """A block of the answer, while it is being written."""
+    def _grown(self, part: StreamPart, *, inner: bool) -> list[AgentEvent]:
+        """A block of the answer, while it is being written; or the figures at its end."""
+        if part.delta.stop_reason == CUT and not inner:
+            self.answer = self.answer.cut()
+        if self.meter.streamed(part, inner=inner):
+            return [self.meter.usage]
+        if inner:
+            return []
         if part.type == "content_block_delta" and part.delta.text:
             return [*self._prose.add(part.delta.text)]
         if part.type == "content_block_start":
@@ -161,17 +177,16 @@ class ClaudeTranslator:
                 return [Thinking("")]
         return []
 
-    def _note(self, line: Line | None) -> None:
-        match line:
-            case CommandLifecycle():
-                self._follows_messages = True
-                if line.state != "queued":
-                    self.sent.discard(line.command_uuid)
-            case ControlResponse() if line.response.request_id == INITIALIZE:
-                if line.response.subtype == "error":
-                    self.refused = line.response.error or "initialize was refused"
-                elif self.commands is None:
-                    self.commands = accepted(line.response.response)
+    def _replied(self, reply: ControlReply) -> list[AgentEvent]:
+        if reply.request_id == INITIALIZE:
+            if reply.subtype == "error":
+                self.refused = reply.error or "initialize was refused"
+            elif not self.is_initialized:
+                self.is_initialized, self.offered = True, reply.response
+        elif reply.request_id == COST:
+            text = reply.response.get("text") if isinstance(reply.response, dict) else None
+            return [self.meter.usage] if self.meter.priced(text if isinstance(text, str) else None) else []
+        return []
 
     def _system(self, line: SystemLine) -> list[AgentEvent]:
         match line.subtype:
@@ -208,29 +223,30 @@ class ClaudeTranslator:
         if line.error is not None or line.message.model == "<synthetic>":
             # This comes from the CLI, not the model: an API error or the output of a local command.
             self._api_error = line.error or self._api_error
-            self._command = "".join(block.text for block in line.message.blocks if block.type == "text")
+            self._command = "".join(block.text for block in line.message.content if block.type == "text")
             return []
         self.worked = True
-        inner = line.parent_tool_use_id is not None
-        return [event for block in line.message.blocks for event in self._block(block, inner=inner)]
+        inner, events = line.parent_tool_use_id is not None, list[AgentEvent]()
+        for block in line.message.content:
+            match block.type:
+                case "text" if block.text.strip() and not inner:
+                    self.answer = self.answer.said(block.text)
+                    events.append(Text(block.text))
+                case "thinking" if block.thinking.strip() and not inner:
+                    events.append(Thinking(block.thinking))
+                case "tool_use":
+                    events += self._called(block, inner=inner)
+        return events
 
-    def _block(self, block: Block, *, inner: bool) -> list[AgentEvent]:
-        match block.type:
-            case "text" if block.text.strip() and not inner:
-                self.answer = self.answer.said(block.text)
-                return [Text(block.text)]
-            case "thinking" if block.thinking.strip() and not inner:
-                return [Thinking(block.thinking)]
-            case "tool_use":
-                given = arguments(block.input)
-                self._plans.saw(block.id, block.name, given)
-                if not inner:
-                    self.running.add(block.id)
-                    self.answer = self.answer.called(block.name)
-                if not inner and self._tasks.called(block.id, block.name, given):
-                    return []
-                return [ToolUse(block.id, block.name, summarise(given, self._workdir), given)]
-        return []
+    def _called(self, block: Block, *, inner: bool) -> list[AgentEvent]:
+        given = arguments(block.input)
+        self._plans.saw(block.id, block.name, given)
+        if not inner:
+            self.running.add(block.id)
+            self.answer = self.answer.called(block.name)
+            if self._tasks.called(block.id, block.name, given):
+                return []
+        return [ToolUse(block.id, block.name, summarise(given, self._workdir), given)]
 
     def _tool_result(self, block: Block) -> list[AgentEvent]:
         if block.type != "tool_result":
@@ -248,14 +264,6 @@ class ClaudeTranslator:
         """It no longer waits for these; answered requests are not pending any more."""
         return [Withdrawn(id_) for id_ in request_ids if self.asking.pop(id_, None) is not None]
 
-    def _result(self, line: ResultLine) -> list[AgentEvent]:
-        self.result = line
-        self._continuing = False
-        self.running.clear()
-        self.asking.clear()
-        self.meter.settle(line)
-        return [self.meter.usage]
-
     def _request(self, line: ControlRequest) -> list[AgentEvent]:
         if line.request.subtype != "can_use_tool" or line.request_id in self.asking:
             # Ignore a second request with the same id: what people allow is what runs.
@@ -270,17 +278,6 @@ class ClaudeTranslator:
             given = self._plans.shown(line.request.tool_use_id, given)
         summary = summarise(given, self._workdir)
         return [Approval(line.request_id, line.request.tool_name, summary, given)]
-
-    def _priced(self, reply: ControlReply) -> bool:
-        text = reply.response.get("text") if isinstance(reply.response, dict) else None
-        return self.meter.priced(text if isinstance(text, str) else None)
-
-    def _rate_limit(self, line: RateLimitLine) -> list[AgentEvent]:
-        if line.rate_limit_info.status != "rejected":
-            return []
-        self._resets_at_s = line.rate_limit_info.resetsAt
-        which = (line.rate_limit_info.rateLimitType or "usage").replace("_", "-")
-        return [Refusal(f"The subscription's {which} limit is reached")]
 
 
 def questions(given: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
 from uuid import uuid4
 
+import msgspec
+
 from codebutler.domain.clock import Clock
-from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Reason, TurnRequest, Usage, Verdict
-from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.commands import name_in
+from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, TurnRequest, Usage, Verdict
+from codebutler_worker.agents.claude.commands import accepted, name_in
 from codebutler_worker.agents.claude.result import crashed
 from codebutler_worker.agents.claude.schema import ControlRequest, decode
-from codebutler_worker.agents.claude.translate import ASK_PERSON, COST, SHELL, ClaudeTranslator, questions
-from codebutler_worker.agents.process import ProcessTurn, TimeLimits, TurnWatch, metered
+from codebutler_worker.agents.claude.translate import (
+    ASK_PERSON,
+    COST,
+    INITIALIZE,
+    SHELL,
+    ClaudeTranslator,
+    questions,
+)
+from codebutler_worker.agents.process import ProcessTurn, TimeLimits, metered
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import AgentProcess
 
@@ -36,20 +46,16 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
     ) -> None:
         super().__init__(request, process, access, clock, limits)
         self.translator = translator
-        # Read one at a time as they are handled: under a flood, lines wait in the pipe, not in our memory.
-        self._lines = process.lines()
+        self._messages = process.lines()
         self._answers: dict[str, dict[str, str]] = {}
         self._seen: Usage | None = None
+        self._answered_s = math.inf
+        """When it gave a result, infinite before."""
         self.expanded = ""
         """The prompt if it names a command of the repository, in that command's words."""
         self._holds_prompt = False
         self.ran_command = False
         """Whether a message was a command of the CLI: that may end without an answer of the model."""
-
-    @property
-    def ends_at_once(self) -> bool:
-        """Whether it was cut off, or background commands are left."""
-        return super().ends_at_once or bool(self.translator.tasks)
 
     async def steer(self, text: str) -> bool:
         """Send a message into the turn; False if it no longer belongs to it, or the process does not read."""
@@ -63,14 +69,13 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         pending = self.translator.asking.get(call_id)
         if pending is None:
             return False
-        if not answer.allow:
-            line = command.deny_line(call_id, answer.text or "Denied by the person in charge.")
-        elif pending.request.tool_name == ASK_PERSON and number:
+        if answer.allow and pending.request.tool_name == ASK_PERSON and number:
             return await self._answer_question(pending, number, answer.text)
-        else:
-            line = command.allow_line(call_id, pending.request.input)
         del self.translator.asking[call_id]
-        return await self.process.write_line(line)
+        if answer.allow:
+            return await self._allow(call_id, pending.request.input)
+        denied = {"behavior": "deny", "message": answer.text or "Denied by the person in charge."}
+        return await self._reply(call_id, "success", response=denied)
 
     async def _answer_question(self, pending: ControlRequest, number: str, text: str) -> bool:
         asked = questions(pending.request.input)
@@ -81,37 +86,53 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         if len(given) < len({str(each.get("question", "")) for each in asked}):
             return True
         del self.translator.asking[pending.request_id]
-        answered = {**pending.request.input, "answers": given}
-        return await self.process.write_line(command.allow_line(pending.request_id, answered))
+        return await self._allow(pending.request_id, {**pending.request.input, "answers": given})
 
-    def _pass_time(self, watch: TurnWatch, now: float) -> None:
-        turn = self.translator
-        watch.pass_time(now, asking=bool(turn.asking), answered=turn.result is not None)
+    async def _allow(self, request_id: str, given: dict[str, Any]) -> bool:
+        """Allow the call with exactly this input; no rule is remembered."""
+        return await self._reply(request_id, "success", response={"behavior": "allow", "updatedInput": given})
 
     async def _begin(self) -> None:
-        await self.process.write_line(command.initialize_line(self.request.system_prompt))
+        # Here, because an argument is limited to 128 KiB and every user of the machine can read it.
+        told = {"appendSystemPrompt": self.request.system_prompt} if self.request.system_prompt else {}
+        await self._ask(INITIALIZE, "initialize", hooks=None, **told)
         if self.request.ready is not None:
             await self.request.ready()
         if self._stopping:
             self.verdict = STOPPED
-        elif name_in(self.request.prompt):
+        elif self.request.prompt.startswith("/") and name_in(self.request.prompt):
             # Whether it is a command shows when the CLI has named its own.
             self._holds_prompt = True
         else:
             await self._say(self.request.prompt)
 
     async def _say(self, text: str, *, may_be_command: bool = True) -> bool:
-        uuid = str(uuid4())
-        is_command = may_be_command and name_in(text) in (self.translator.commands or ())
-        if not await self.process.write_line(command.message_line(text, uuid, is_command=is_command)):
+        """Send a person's message. A leading slash makes it a command of the CLI; after a space it is text."""
+        uuid, is_command = str(uuid4()), False
+        if text.startswith("/"):
+            is_command = may_be_command and name_in(text) in accepted(self.translator.offered)
+            text = text if is_command else f" {text}"
+        message = {"role": "user", "content": text}
+        if not await self._send("user", message=message, uuid=uuid, parent_tool_use_id=None):
             return False
         self.translator.sent.add(uuid)
         self.ran_command |= is_command
         return True
 
-    async def _receive(self) -> bytes | None:
-        """The next line; None at the end of the stream."""
-        return await anext(self._lines, None)
+    async def _ask(self, request_id: str, subtype: str, **given: Any) -> bool:
+        request = {"subtype": subtype, **given}
+        return await self._send("control_request", request_id=request_id, request=request)
+
+    async def _reply(self, request_id: str, subtype: str, **given: Any) -> bool:
+        response = {"subtype": subtype, "request_id": request_id, **given}
+        return await self._send("control_response", response=response)
+
+    async def _send(self, kind: str, **given: Any) -> bool:
+        """Send one message on one line; False if the process does not read."""
+        line = msgspec.json.encode({"type": kind, **given})
+        # A JavaScript reader would take U+2028 and U+2029 for line ends.
+        line = line.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+        return await self.process.write_line(line)
 
     async def _take(self, heard: bytes | None) -> list[AgentEvent]:
         if heard is None:
@@ -120,44 +141,50 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         if not heard.strip():
             return []
         line = decode(heard)
-        events = self.translator.feed(line)
-        if isinstance(line, ControlRequest) and line.request_id not in self.translator.asking:
-            await self.process.write_line(command.unsupported_line(line.request_id))
-        if self.translator.refused:
-            text = f"Claude Code did not accept its instructions: {self.translator.refused}"
+        turn, prompt = self.translator, self.request.prompt
+        events = turn.feed(line)
+        self.leaves_work = bool(turn.tasks)
+        self._answered_s = math.inf if turn.result is None else min(self._answered_s, self._checked_s)
+        if isinstance(line, ControlRequest) and line.request_id not in turn.asking:
+            # We do not support it, but the CLI must not wait.
+            await self._reply(line.request_id, "error", error="not supported")
+        if turn.refused:
+            text = f"Claude Code did not accept its instructions: {turn.refused}"
             self.verdict = Verdict("unavailable", text)
-        elif self._holds_prompt and (commands := self.translator.commands) is not None:
+        elif self._holds_prompt and turn.is_initialized:
             self._holds_prompt = False
-            if self.expanded and name_in(self.request.prompt) not in commands:
-                # The repository's words are no person's: they name no command.
-                await self._say(self.expanded, may_be_command=False)
-            else:
-                await self._say(self.request.prompt)
-        elif self.translator.settled:
-            self.verdict = STOPPED if self._stopping else self.translator.verdict()
+            # The repository's words are no person's: they name no command.
+            is_ours = bool(self.expanded) and name_in(prompt) not in accepted(turn.offered)
+            await self._say(self.expanded if is_ours else prompt, may_be_command=not is_ours)
+        elif turn.settled:
+            self.verdict = STOPPED if self._stopping else turn.verdict()
         return events
 
     async def _look(self) -> list[AgentEvent]:
         """Ask for the cost so far; report the usage seen by the proxy if it is far more than the CLI reports, and more
         than before."""
-        if self.translator.meter.wants_price():
+        meter = self.translator.meter
+        if meter.asks:
+            meter.asks -= 1
             # It answers this even while a tool runs.
-            await self.process.write_line(command.control_line(COST, {"subtype": "get_session_cost"}))
-        told = self.translator.meter.usage
-        seen = metered(told, self.access.gauge)
-        if seen in (told, self._seen):
+            await self._ask(COST, "get_session_cost")
+        seen = metered(meter.usage, self.access.gauge)
+        if seen in (meter.usage, self._seen):
             return []
         self._seen = seen
         return [seen]
 
-    def _due(self, watch: TurnWatch) -> Verdict | None:
-        match reason := due(self.translator, watch, self._limits.background_s):
-            case None:
-                return None
-            case "done":
-                return self.translator.verdict()
-            case _:
-                return self._cut_off(reason)
+    def _due(self) -> Verdict | None:
+        """A result may be followed by more; what may be cut off then has a limit of its own."""
+        turn = self.translator
+        # The report of a background subagent is part of the answer.
+        answered = turn.result is not None and all(kind == SHELL for kind in turn.tasks.values())
+        due = self._overdue(asking=bool(turn.asking), busy=bool(turn.running or turn.tasks or answered))
+        if due is not None or not answered:
+            return due
+        if turn.tasks:
+            return turn.verdict() if self._checked_s - self._answered_s >= self._limits.background_s else None
+        return turn.verdict() if self._silent_s >= CONTINUATION_S else None
 
     async def _ended(self) -> Verdict:
         if self._stopping:
@@ -167,16 +194,4 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
 
     async def _interrupt(self) -> bool:
         """It answers with a result, and stays alive."""
-        line = command.control_line(f"interrupt-{uuid4()}", {"subtype": "interrupt"})
-        return await self.process.write_line(line)
-
-
-def due(turn: ClaudeTranslator, watch: TurnWatch, background_s: float) -> Reason | None:
-    """Why the turn must end now: "done" when only what may be cut off is left. A result may be followed by more."""
-    # The report of a background subagent is part of the answer.
-    answered = turn.result is not None and all(kind == SHELL for kind in turn.tasks.values())
-    if (reason := watch.due(busy=turn.busy or answered)) or not answered:
-        return reason
-    if turn.tasks:
-        return "done" if watch.answered_s >= background_s else None
-    return "done" if watch.silent_s >= CONTINUATION_S else None
+        return await self._ask(f"interrupt-{uuid4()}", "interrupt")

@@ -98,7 +98,7 @@ class NativeBackend(TurnBackend[Waits]):
         await self._thinker.model.close()
 
     async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        stopped_before = self._unwanted(turn.turn_id)
+        stopped_before = turn.turn_id in self._stopped
         waits = self._live[turn.turn_id] = Waits(self._clock, self._habits.timeout_s, stopped=stopped_before)
         session = await self._session(turn)
         self._owned[turn.turn_id].add(session.id)

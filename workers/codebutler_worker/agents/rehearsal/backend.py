@@ -87,7 +87,7 @@ class RehearsalBackend(TurnBackend[Waits]):
         self._said: dict[str, list[str]] = {}
 
     async def _work(self, turn: TurnRequest, record: SessionLog) -> AsyncGenerator[AgentEvent]:
-        waits = self._live[turn.turn_id] = Waits(self._clock, stopped=self._unwanted(turn.turn_id))
+        waits = self._live[turn.turn_id] = Waits(self._clock, stopped=turn.turn_id in self._stopped)
         started = self._session(turn.session_id)
         yield started
         earlier = self._said.setdefault(started.session_id, [])

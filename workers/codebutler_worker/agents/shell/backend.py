@@ -71,7 +71,7 @@ class ShellBackend(TurnBackend[ProgramRun]):
                 process, backlog, self._clock, self._pace, interactive=interactive, envelopes=envelopes
             )
             self._live[turn.turn_id] = run
-            if self._unwanted(turn.turn_id):
+            if turn.turn_id in self._stopped:
                 await run.end("stopped")
             await run.begin(text, delay=bool(self._instructions))
             async with aclosing(run.events()) as events:
