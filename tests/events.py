@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from codebutler.chat.slack.answers import is_direct, written
+from codebutler.chat.slack.answers import DIRECT, written
 from codebutler.domain.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
 
 
@@ -25,12 +25,12 @@ def deleted(*, channel: str, ref: str, **rest: Any) -> MessageDeleted:
 
 def clicked(*, channel: str, **rest: Any) -> ButtonClicked:
     """Somebody pressed a button."""
-    return ButtonClicked(channel=channel, is_direct=is_direct(channel), **rest)
+    return ButtonClicked(channel=channel, is_direct=channel.startswith(DIRECT), **rest)
 
 
 def slashed(*, channel: str, **rest: Any) -> SlashCommand:
     """Somebody typed a slash command."""
-    return SlashCommand(channel=channel, is_direct=is_direct(channel), **rest)
+    return SlashCommand(channel=channel, is_direct=channel.startswith(DIRECT), **rest)
 
 
 def numbered(number: int, sent_at: float, *, channel: str = "-100123", **rest: Any) -> MessagePosted:

@@ -17,6 +17,8 @@ from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, Perso
 
 _TS = re.compile(r"\d{1,20}\.\d{1,20}")
 EVENT_TYPE = "codebutler_operation"
+DIRECT = "D"
+"""The IDs of people's direct conversations with us start with it."""
 
 
 class Written(TypedDict):
@@ -30,12 +32,7 @@ class Written(TypedDict):
 
 def written(channel: ConversationRef, ts: str) -> Written:
     """A ts is three things in one: a message's name, its time and its order."""
-    return Written(channel=channel, sent_at=float(ts), order=ts, is_direct=is_direct(channel))
-
-
-def is_direct(channel: ConversationRef) -> bool:
-    """Whether it is somebody's direct conversation with us: those IDs start with D."""
-    return channel.startswith("D")
+    return Written(channel=channel, sent_at=float(ts), order=ts, is_direct=channel.startswith(DIRECT))
 
 
 def ts_at(moment_s: float) -> str:

@@ -57,7 +57,7 @@ class EventHandler:
         if isinstance(event, Ignored):
             log.debug("ignored: %s", event.reason)
             return None
-        outcome = await self._intake.accept(event, missed=envelope.retry_attempt > 0)
+        outcome = await self._intake.accept(event, missed=envelope.is_retry)
         if (why := _NOT_TAKEN.get(outcome)) and is_form(envelope.payload):
             return form_refused(why)
         if outcome == "ignored" and isinstance(event, ButtonClicked):

@@ -24,7 +24,7 @@ from codebutler.chat.people import (
     section,
 )
 from codebutler.chat.port import Forms
-from codebutler.chat.slack.answers import is_direct, thread_of, ts_of
+from codebutler.chat.slack.answers import DIRECT, thread_of, ts_of
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
@@ -133,7 +133,7 @@ def _pressed(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignored:
         return Ignored("an interaction outside a channel")
     click = ButtonClicked(
         channel=place.channel,
-        is_direct=is_direct(place.channel),
+        is_direct=place.channel.startswith(DIRECT),
         user=PersonRef(required(mapping(payload, "user"), "id")),
         message=ts_of(place.message),
         action_id=required(action, "action_id"),
@@ -170,7 +170,7 @@ def _submitted(payload: Mapping[str, Any]) -> ButtonClicked | Ignored:
     block = section(section(section(view, "state"), "values"), REASON_BLOCK)
     return ButtonClicked(
         channel=place.channel,
-        is_direct=is_direct(place.channel),
+        is_direct=place.channel.startswith(DIRECT),
         user=PersonRef(required(user, "id")),
         message=place.message,
         action_id=DENY_ACTION,

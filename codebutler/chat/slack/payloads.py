@@ -24,7 +24,7 @@ from codebutler.chat.people import (
     size,
 )
 from codebutler.chat.port import ChannelMoved, Identity
-from codebutler.chat.slack.answers import is_direct, is_recording, thread_of, ts_of, written
+from codebutler.chat.slack.answers import DIRECT, is_recording, thread_of, ts_of, written
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, interaction
 from codebutler.chat.slack.missed import ShownMessage
 from codebutler.chat.slack.mrkdwn import unescape
@@ -65,13 +65,20 @@ Notice = HomeOpened | ChannelMoved | FormAsked | PressedInVain
 
 def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
     """The event in a Socket Mode envelope of type ``kind``. Raises PayloadError for a malformed one."""
-    match kind:
-        case "events_api":
-            return _event(mapping(payload, "event"), me)
-        case "slash_commands":
+    match kind, payload:
+        case "slash_commands", _:
             return _slash(payload)
-        case "interactive":
+        case "interactive", _:
             return interaction(payload)
+        case "events_api", {"event": {"type": "message", "subtype": "message_changed"} as event}:
+            return _changed(event, me)
+        case "events_api", {"event": {"type": "message", "subtype": "message_deleted"} as event}:
+            return _deleted(event, event.get("previous_message"), event.get("deleted_ts"), me)
+        case "events_api", {"event": {"type": "message" | "app_mention" as spoken} as event}:
+            channel = ConversationRef(required(event, "channel"))
+            return _posted(event, channel, me, mentioned=spoken == "app_mention")
+        case "events_api", _:
+            return _notice(mapping(payload, "event"), me)
     return Ignored(f"envelope type {clean(kind)[:40]}")
 
 
@@ -101,25 +108,15 @@ def _names(users: object, me: Identity) -> bool:
     return isinstance(users, list) and me.user_id in users
 
 
-def _event(event: Mapping[str, Any], me: Identity) -> Event | Notice | Ignored:
+def _notice(event: Mapping[str, Any], me: Identity) -> Notice | Ignored:
     kind = event.get("type")
-    if kind == "app_mention":
-        return _posted(event, ConversationRef(required(event, "channel")), me, mentioned=True)
     if kind == "app_home_opened" and event.get("tab") == "home":
         return HomeOpened(PersonRef(required(event, "user")))
     if isinstance(kind, str) and kind in MOVES:
         return ChannelMoved(ConversationRef(required(event, "channel")), MOVES[kind])
     if kind == "member_joined_channel" and event.get("user") == me.user_id:
         return ChannelMoved(ConversationRef(required(event, "channel")), "back")
-    if kind != "message":
-        return Ignored(f"event type {clean(str(kind))[:40]}")
-    match event.get("subtype"):
-        case "message_changed":
-            return _changed(event, me)
-        case "message_deleted":
-            previous = event.get("previous_message")
-            return _deleted(event, previous, event.get("deleted_ts"), me)
-    return _posted(event, ConversationRef(required(event, "channel")), me)
+    return Ignored(f"event type {clean(str(kind))[:40]}")
 
 
 def _posted(
@@ -137,8 +134,8 @@ def _posted(
         ref=ts,
         user=PersonRef(required(message, "user")),
         text=_spoken(text, me),
-        thread=thread_of(message),
-        files=_files(message),
+        thread=thread_of(message) if "thread_ts" in message else None,
+        files=_files(message) if "files" in message else (),
         mentioned=mentioned or _mention(me).search(text) is not None,
     )
 
@@ -199,7 +196,7 @@ def _slash(payload: Mapping[str, Any]) -> SlashCommand:
     channel = ConversationRef(required(payload, "channel_id"))
     return SlashCommand(
         channel=channel,
-        is_direct=is_direct(channel),
+        is_direct=channel.startswith(DIRECT),
         user=PersonRef(required(payload, "user_id")),
         command=required(payload, "command"),
         text=unescape(optional(payload, "text")).strip(),
@@ -228,7 +225,7 @@ def _spoken(text: str, me: Identity) -> str:
     leading = re.compile(rf"\s*{_mention(me).pattern}[ \t]*[:,]?[ \t]*")
     if me.user_id and (match := leading.match(text)):
         text = text[match.end() :]
-    return clean(unescape(text))
+    return unescape(text)
 
 
 @cache

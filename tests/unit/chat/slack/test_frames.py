@@ -39,7 +39,7 @@ def test_envelope() -> None:
         "payload": {"a": 1},
     }
     assert parse_frame(json.dumps(raw).encode()) == SocketEnvelope(
-        "e", "slash_commands", {"a": 1}, True, 2, "timeout"
+        "e", "slash_commands", {"a": 1}, accepts_response_payload=True, is_retry=True
     )
 
 
