@@ -75,7 +75,9 @@ class Vitals:
         """The reason it was given when it was asked to end."""
         self._timing = timing
         self._idle_sleep_s = idle_sleep_s
-        self._started_s = self._seen_s = self._active_s = now_s
+        self._started_s = self._seen_s = now_s
+        self.active_s = now_s
+        """When it last worked, or was given work."""
         self._ready_s: float | None = None
         self._force_s = math.inf
 
@@ -83,13 +85,9 @@ class Vitals:
         """It gave a sign of life."""
         self._seen_s = now_s
 
-    def active(self, now_s: float) -> None:
-        """It worked, or was given work."""
-        self._active_s = now_s
-
     def ready(self, now_s: float) -> None:
         """It is ready for work."""
-        self._ready_s = self._active_s = now_s
+        self._ready_s = self.active_s = now_s
 
     def ask(self, reason: StopReason, force_s: float) -> None:
         """It was asked to end, and is killed at ``force_s``. May be called again: the earlier time counts."""
@@ -106,7 +104,7 @@ class Vitals:
             return self._force_s
         if self._ready_s is None:
             return self._started_s + self._timing.start_s
-        sleep_s = self._active_s + self._idle_sleep_s if self._idle_sleep_s else math.inf
+        sleep_s = self.active_s + self._idle_sleep_s if self._idle_sleep_s else math.inf
         return min(self._seen_s + self._timing.silence_s, sleep_s)
 
     def fault(self, now_s: float, *, held_up: bool) -> str:
@@ -126,12 +124,12 @@ class Vitals:
         if self.asked is not None or self._ready_s is None:
             return False
         if busy or follows:
-            self._active_s = now_s
+            self.active_s = now_s
         if wanted and not busy:
             return True
         if not self._idle_sleep_s:
             return False
-        return now_s - self._active_s >= self._idle_sleep_s
+        return now_s - self.active_s >= self._idle_sleep_s
 
 
 # When a dead worker restarts, decided from its record alone. Pure: time and chance are arguments.

@@ -252,7 +252,7 @@ class Sends:
         except ChatError as error:
             answer = SendFailed(op_id=message.op_id, code=error.code)
         except Exception as error:  # noqa: BLE001 - one operation's fault is that operation's answer
-            self._reports.remark("ERR", f"operation failed: {type(error).__name__}: {error}")
+            self._reports.record("ERR", f"operation failed: {type(error).__name__}: {error}")
             answer = SendFailed(op_id=message.op_id, code="internal_error")
         finally:
             del self._tasks[key]
@@ -287,7 +287,7 @@ class Fetches:
         self._send = send
         self._drain = drain
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._tasks = Tasks(lambda name, error: reports.remark("ERR", f"{name} failed: {error!r}"))
+        self._tasks = Tasks(lambda name, error: reports.record("ERR", f"{name} failed: {error!r}"))
 
     def start(self, repo: RepoSettings, message: Fetch | FetchThread) -> None:
         """Start, unless too much is already in progress."""
@@ -316,10 +316,10 @@ class Fetches:
                     answer = await self._file(repo, message)
         except ChatError as error:
             answer = refusal(request_id=message.request_id, code=error.code or "unreachable")
-            self._reports.remark("WRN", f"{_what(message)} was not fetched: {error.code or error}")
+            self._reports.record("WRN", f"{_what(message)} was not fetched: {error.code or error}")
         except Exception as error:  # noqa: BLE001 - one request's fault is that request's answer
             answer = refusal(request_id=message.request_id, code="internal_error")
-            self._reports.remark("ERR", f"fetching {_what(message)} broke: {type(error).__name__}")
+            self._reports.record("ERR", f"fetching {_what(message)} broke: {type(error).__name__}")
         self._send(answer)
 
     async def _thread(self, repo: RepoSettings, message: FetchThread) -> ThreadFetched:

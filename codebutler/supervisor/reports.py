@@ -7,7 +7,7 @@ from msgspec import structs
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ProtocolError
-from codebutler.protocol.messages import Audit, Log, LogTag
+from codebutler.protocol.messages import Audit, LogTag
 from codebutler.supervisor.port import Services
 
 # How much of the parent's attention one worker may claim. Pure: time is an argument.
@@ -57,29 +57,6 @@ class TokenBucket:
         return max(0.0, -self._tokens / self._rate)
 
 
-class LogGate:
-    """Limits a worker's records to a rate, and to a number of bytes per day: its share of the log, so that it does not
-    displace what others wrote. Reports how many it dropped."""
-
-    def __init__(self, now_s: float) -> None:
-        self._lines = TokenBucket(LOG_LINES_PER_S, LOG_BURST, now_s)
-        self._bytes = TokenBucket(LOG_BYTES_PER_DAY / DAY_S, LOG_BYTES_PER_DAY, now_s)
-        self._dropped = 0
-
-    def admit(self, text: str, now_s: float) -> list[str]:
-        """The lines to write now: none, the text, or a note of what was dropped and the text."""
-        text = shorten(text)
-        if not self._lines.take(now_s) or not self._bytes.take(now_s, len(text.encode(errors="replace"))):
-            self._dropped += 1
-            return []
-        return [*self.flush(), text] if self._dropped else [text]
-
-    def flush(self) -> list[str]:
-        """The note of what was dropped, if anything."""
-        dropped, self._dropped = self._dropped, 0
-        return [f"{dropped} log lines dropped: the worker wrote too fast or too much"] if dropped else []
-
-
 def shorten(text: str, limit_chars: int = LOG_TEXT_CHARS) -> str:
     """At most ``limit_chars`` characters, noting how many are missing."""
     if len(text) <= limit_chars:
@@ -94,14 +71,20 @@ LAST_ERROR_S = 60.0
 
 
 class Reports:
-    """For one worker, through all its restarts: a new process gets no new share. ``name`` is its repository's."""
+    """For one worker, through all its restarts: a new process gets no new share. ``name`` is its repository's.
+
+    Its log lines are limited to a rate, and to a number of bytes per day, so that they do not displace what others
+    wrote.
+    """
 
     def __init__(self, name: str, services: Services, clock: Clock) -> None:
         self._name = name
         self._services = services
         self._clock = clock
         now_s = clock.monotonic()
-        self._gate = LogGate(now_s)
+        self._lines = TokenBucket(LOG_LINES_PER_S, LOG_BURST, now_s)
+        self._bytes = TokenBucket(LOG_BYTES_PER_DAY / DAY_S, LOG_BYTES_PER_DAY, now_s)
+        self._dropped = 0
         self._audits = TokenBucket(AUDITS_PER_S, AUDIT_BURST, now_s)
         self._last_error = ("", now_s)
 
@@ -109,16 +92,20 @@ class Reports:
         """Log our own line about its life."""
         self._services.log(self._name, tag, text)
 
-    def record(self, message: Log) -> None:
-        """Log a line of the worker, unless it writes too fast or too much."""
-        if message.tag == "ERR":
-            self.blame(message.text)
-        self.remark(message.tag, message.text)
+    def record(self, tag: LogTag, text: str) -> None:
+        """Log a line of the worker, or one of ours about its requests, unless these are too many or too long. What was
+        dropped is counted before the next line."""
+        text, now_s = shorten(text), self._clock.monotonic()
+        if not self._lines.take(now_s) or not self._bytes.take(now_s, len(text.encode(errors="replace"))):
+            self._dropped += 1
+            return
+        if self._dropped:
+            self._report_dropped(tag)
+        self._services.log(self._name, tag, text)
 
-    def remark(self, tag: LogTag, text: str) -> None:
-        """Log a line of the worker, or one of ours about its requests, which could be very many."""
-        for line in self._gate.admit(text, self._clock.monotonic()):
-            self._services.log(self._name, tag, line)
+    def _report_dropped(self, tag: LogTag) -> None:
+        self.note(tag, f"{self._dropped} log lines dropped: the worker wrote too fast or too much")
+        self._dropped = 0
 
     def audit(self, worker: RepoSettings, record: Audit) -> None:
         """Raises ProtocolError for a flood, and CodeButlerError if it cannot be written."""
@@ -138,8 +125,8 @@ class Reports:
 
     def close(self) -> str:
         """Log what was dropped; returns the error that it may have died of, "" if there was none recently."""
-        for line in self._gate.flush():
-            self.note("WRN", line)
+        if self._dropped:
+            self._report_dropped("WRN")
         text, at_s = self._last_error
         self._last_error = ("", at_s)
         return text if self._clock.monotonic() - at_s < LAST_ERROR_S else ""

@@ -243,20 +243,25 @@ class WorkerSession:
             async for line in self._link.printed():
                 if wait_s := self._lines.owe(self._shared.clock.monotonic()):
                     await self._shared.clock.sleep(wait_s)
-                self._reports.record(Log(tag="ERR", text=line))
+                self._reports.blame(line)
+                self._reports.record("ERR", line)
         finally:
             self._quiet.set()
 
     async def _take(self, message: ToParent) -> None:
         match message:
-            case Hello():
-                raise ProtocolError("the worker said hello twice")
-            case Ready():
-                self._become_ready()
             case Heartbeat():
                 self._hear_load(message)
             case Stored(seq=seq):
                 await self._stored(seq)
+            case Budget() | Doing() | Live() | Overview() | Traced() | TurnStarted():
+                self._shared.services.show(self._repo, message)
+            case Log(tag=tag, text=text):
+                if tag == "ERR":
+                    self._reports.blame(text)
+                self._reports.record(tag, text)
+            case Audit():
+                self._reports.audit(self._repo, message)
             case Send():
                 self._active()
                 self._sends.start(self._repo, message)
@@ -268,13 +273,8 @@ class WorkerSession:
                 with contextlib.suppress(asyncio.QueueFull):
                     # Unanswered endings are sent again after a restart.
                     self._endings.put_nowait(message)
-            case Fetch() | FetchThread():
-                self._fetches.start(self._repo, message)
-            case RunChanges() | ThreadTold() | FoundTold():
-                self._active()
-                self._questions.answered(message)
             case _:
-                self._note(message)
+                self._take_rare(message)
 
     async def _tell_endings(self) -> None:
         """One by one: a full disk blocks the next ending, and nothing else."""
@@ -291,19 +291,22 @@ class WorkerSession:
             self._kick.set()
 
     def _active(self) -> None:
-        self._vitals.active(self._shared.clock.monotonic())
+        self._vitals.active_s = self._shared.clock.monotonic()
         self._shared.places.used(self)
 
-    def _note(self, message: ToParent) -> None:
+    def _take_rare(self, message: ToParent) -> None:
         match message:
+            case Hello():
+                raise ProtocolError("the worker said hello twice")
+            case Ready():
+                self._become_ready()
             case Goodbye(reason=reason):
                 self._reports.blame(reason)
-            case Budget() | Doing() | Live() | Overview() | Traced() | TurnStarted():
-                self._shared.services.show(self._repo, message)
-            case Log():
-                self._reports.record(message)
-            case Audit():
-                self._reports.audit(self._repo, message)
+            case Fetch() | FetchThread():
+                self._fetches.start(self._repo, message)
+            case RunChanges() | ThreadTold() | FoundTold():
+                self._active()
+                self._questions.answered(message)
 
     def _greet(self, message: ToParent) -> None:
         if not isinstance(message, Hello) or message.pid != self._link.pid:
@@ -334,15 +337,12 @@ class WorkerSession:
             raise ProtocolError(f"the worker claims to have stored event {seq}, which it was not sent")
         self._active()
         reached("settle.before")
-        await self._settle(seq)
-        reached("settle.after")
-
-    async def _settle(self, seq: int) -> None:
         try:
             await self._shared.services.settle(seq)
         except CodeButlerError as error:
             # The journal delivers it again at the next start, and the worker recognizes it by its key.
             self._reports.note("WRN", f"event {seq} stays in the journal: {error}")
+        reached("settle.after")
 
     # Messages to the worker
 
@@ -360,8 +360,7 @@ class WorkerSession:
                 self._link.send(Deliver(seq=entry.seq, event=entry.event, request=entry.request, trace=trace))
             except FrameTooLargeError as error:
                 self._reports.note("ERR", f"event {entry.seq} cannot be delivered and is dropped: {error}")
-                self._deliveries.settle(entry.seq)
-                await self._settle(entry.seq)
+                await self._stored(entry.seq)
             await self._link.drain()
             reached("deliver.after")
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.supervisor.reports import DAY_S, LOG_BURST, LOG_BYTES_PER_DAY, LogGate, TokenBucket, shorten
+from codebutler.supervisor.reports import DAY_S, LOG_BURST, LOG_BYTES_PER_DAY, Reports, TokenBucket, shorten
+from tests.clock import ManualClock
+from tests.workers.services import RecordingServices
 
 
 @given(st.lists(st.floats(0, 5), max_size=200))
@@ -32,19 +34,31 @@ def test_a_clock_that_goes_back_takes_nothing_away() -> None:
     assert not bucket.take(50)
 
 
-def test_a_flood_of_log_lines_is_cut_and_counted() -> None:
-    gate = LogGate(0)
-    through = [line for _ in range(5000) for line in gate.admit("x", 0)]
-    assert len(through) == LOG_BURST
-    assert gate.admit("calm", 1) == ["3000 log lines dropped: the worker wrote too fast or too much", "calm"]
-    assert gate.flush() == []
+async def test_a_flood_of_log_lines_is_cut_and_counted() -> None:
+    services, clock = RecordingServices(), ManualClock()
+    reports = Reports("shop", services, clock)
+    for _ in range(5000):
+        reports.record("INF", "x")
+    assert len(services.logs) == LOG_BURST
+    await clock.advance(1)
+    reports.record("INF", "calm")
+    dropped = "3000 log lines dropped: the worker wrote too fast or too much"
+    assert services.logs[-2:] == [("shop", "INF", dropped), ("shop", "INF", "calm")]
+    reports.close()
+    assert services.logs[-1][2] == "calm"
 
 
-def test_a_worker_has_its_share_of_the_log_for_each_day() -> None:
-    gate = LogGate(0)
-    through = [line for second in range(2000) for line in gate.admit("é" * 8000, second)]
+async def test_a_worker_has_its_share_of_the_log_for_each_day() -> None:
+    services, clock = RecordingServices(), ManualClock()
+    reports = Reports("shop", services, clock)
+    for _ in range(2000):
+        reports.record("INF", "é" * 8000)
+        await clock.advance(1)
+    through = [text for _, _, text in services.logs]
     assert sum(len(line.encode()) for line in through) <= LOG_BYTES_PER_DAY * (1 + 2000 / DAY_S)
-    assert gate.admit("the next day", DAY_S)[1:] == ["the next day"]
+    await clock.advance(DAY_S)
+    reports.record("INF", "the next day")
+    assert services.logs[-1][2] == "the next day"
 
 
 def test_a_long_text_is_shortened_and_says_so() -> None:

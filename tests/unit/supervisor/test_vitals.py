@@ -54,7 +54,7 @@ def test_it_may_sleep_once_it_has_had_nothing_to_do_for_long_enough() -> None:
     assert not vitals.may_sleep(170, busy=True)
     assert not vitals.may_sleep(229, busy=False)
     assert vitals.may_sleep(230, busy=False)
-    vitals.active(230)
+    vitals.active_s = 230
     assert not vitals.may_sleep(289, busy=False)
 
 
