@@ -35,7 +35,7 @@ RETRY_S = 30.0
 NAME_CHARS = 40
 MOST = 1000
 MAX_NAMED = 5
-_ID = re.compile(rf"\b(?:{'|'.join(each.person_id for each in SECTIONS)})\b")
+_ID = re.compile(rf"\b({'|'.join(each.person_id for each in SECTIONS)})\b")
 _LIKE_AN_ID = re.compile(rf"\b(?:{'|'.join(each.person_like for each in SECTIONS)})")
 
 log = logging.getLogger("codebutler.chat.people")
@@ -74,12 +74,11 @@ class People:
     def named(self, text: str, with_ids: bool = False) -> str:
         """``text`` with names instead of the IDs in it, or (``with_ids``) before them. Thread-safe."""
 
-        def name(found: re.Match[str]) -> str:
-            user = PersonRef(found.group())
-            known = self._names.get(user)
-            return user if known is None else f"{known} ({user})" if with_ids else known
-
-        return _ID.sub(name, text)
+        parts = _ID.split(text)  # every second one is an ID
+        for place in range(1, len(parts), 2):
+            if (known := self._names.get(PersonRef(parts[place]))) is not None:
+                parts[place] = f"{known} ({parts[place]})" if with_ids else known
+        return "".join(parts)
 
     def meet(self, users: Iterable[PersonRef]) -> None:
         """Look up new people; from then on, refresh everybody once a day."""

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from codebutler.config.chats import EVERYBODY, PEOPLE
-from codebutler.config.programs import objection_to
+from codebutler.config.programs import is_shell, objection_to
 from codebutler.config.schema import AuthorizationRule, Config
 from codebutler.domain.commands import WORDS
 from codebutler.domain.model import (
@@ -151,9 +151,9 @@ def may(person: Person, action: Action, place: Where) -> Decision:
         return TOO_LOOSE
     if needs.own and person.user != place.author:
         return NOT_THEIRS
-    found = (objection_to(place.config, prefix, place.text) for prefix in place.prefixes)
-    if needs.patterns and (why := next(filter(None, found), "")):
-        return Decision(allowed=False, reason=why, told=f"That command is {why}; it was not run.")
+    for prefix in place.prefixes if needs.patterns else ():
+        if is_shell(place.config, prefix) and (why := objection_to(place.config, prefix, place.text)):
+            return Decision(allowed=False, reason=why, told=f"That command is {why}; it was not run.")
     return ALLOWED
 
 

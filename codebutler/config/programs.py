@@ -131,10 +131,7 @@ def is_shell(config: Config, prefix: str) -> bool:
 
 
 def objection_to(config: Config, prefix: str, text: str) -> str:
-    """Why the request to the agent must not run, in words that follow "That command is"; "" if it may. Only
-    shells are checked."""
-    if not is_shell(config, prefix):
-        return ""
+    """Why the request to the shell must not run, in words that follow "That command is"; "" if it may."""
     return objection_to_lines(config, text) if is_session(config, prefix) else objection(config, text)
 
 

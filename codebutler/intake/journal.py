@@ -93,8 +93,7 @@ class Journal:
         received_at = self._clock.now()
         encoded = msgspec.json.encode(event).decode(), msgspec.json.encode(request).decode()
         payload = received_at.isoformat(), *encoded
-        seen = _seen(event, taken=True)
-        seq = await self._write("append", journal_file.append, event.key, event.channel, payload, seen)
+        seq = await self._write("append", journal_file.append, event, payload)
         return None if seq is None else Entry(seq, event.channel, event, request, received_at)
 
     async def settle(self, seq: int) -> None:
@@ -119,9 +118,9 @@ class Journal:
     async def pass_over(self, event: Event) -> bool:
         """Remember a message that is not for us, so that catch-up does not take it for a new one. False if it
         is known; an event that is no message is always new. Raises StoreError."""
-        if (seen := _seen(event, taken=False)) is None:
+        if not isinstance(event, MessagePosted) or event.origin != "chat":
             return True
-        return await self._write("settle", journal_file.remember, event.channel, seen)
+        return await self._write("settle", journal_file.remember, event, taken=False)
 
     async def keep_channels(self, channels: Collection[ConversationRef]) -> None:
         """Forget every other channel's position: one that comes back starts over. Raises StoreError."""
@@ -234,9 +233,3 @@ class Journal:
             )
         except (msgspec.DecodeError, ValueError) as error:
             raise StoreError(f"{self._path}: entry {seq} cannot be read: {error}") from error
-
-
-def _seen(event: Event, *, taken: bool) -> SeenMessage | None:
-    if not isinstance(event, MessagePosted) or event.origin != "chat":
-        return None
-    return SeenMessage(event.ref, event.root, event.user, taken, event.sent_at)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
+from codebutler.domain.model import Event, MessagePosted
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.absence import Arrival
 from codebutler.intake.records import LOOK_BACK_S, Gap, SeenMessage
@@ -117,38 +118,33 @@ def open_file(path: Path, clock: Clock) -> sqlite3.Connection:
     return open_at_head(path, Shape(HEAD, COLUMNS, _statements), partial(_upgrade, path, clock))
 
 
-def append(
-    connection: sqlite3.Connection,
-    key: str,
-    channel: ConversationRef,
-    payload: tuple[str, str, str],
-    seen: SeenMessage | None,
-) -> int | None:
+def append(connection: sqlite3.Connection, event: Event, payload: tuple[str, str, str]) -> int | None:
     """Add an entry (``payload``: received_at, event, request); its seq, or None if the key exists."""
     cursor = connection.execute(
         "INSERT INTO entries (key, channel, received_at, event, request) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (key) DO NOTHING",
-        (key, channel, *payload),
+        (event.key, event.channel, *payload),
     )
     seq = cursor.lastrowid if cursor.rowcount == 1 else None
-    if seen is not None:
-        remember(connection, channel, seen)
+    if isinstance(event, MessagePosted) and event.origin == "chat":
+        remember(connection, event, taken=True)
     return seq
 
 
-def remember(connection: sqlite3.Connection, channel: ConversationRef, seen: SeenMessage) -> bool:
+def remember(connection: sqlite3.Connection, message: MessagePosted, *, taken: bool) -> bool:
     """Record a message, as long as catch-up may ask for it; one that was taken stays so. True the first time."""
     query = "SELECT 1 FROM recent WHERE channel = ? AND ref = ?"
-    is_new = connection.execute(query, (channel, seen.ref)).fetchone() is None
+    channel, ref = message.channel, message.ref
+    is_new = connection.execute(query, (channel, ref)).fetchone() is None
     connection.execute(
         "INSERT INTO recent (channel, ref, root, user, taken, sent_at) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (channel, ref) DO UPDATE SET taken = max(taken, excluded.taken)",
-        (channel, seen.ref, seen.root, seen.user, seen.taken, seen.sent_at),
+        (channel, ref, message.thread or ref, message.user, taken, message.sent_at),
     )
     connection.execute(
         "INSERT INTO channels (channel, newest_s) VALUES (?, ?) "
         "ON CONFLICT (channel) DO UPDATE SET newest_s = max(newest_s, excluded.newest_s)",
-        (channel, seen.sent_at),
+        (channel, message.sent_at),
     )
     return is_new
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -99,10 +99,6 @@ EXPIRE_S = 86400.0
 log = logging.getLogger("codebutler.audit")
 
 
-_Stamped: TypeAlias = tuple[str, AuditAct]
-"""What happened, redacted, and when (ISO 8601, UTC)."""
-
-
 class AuditLog:
     """Writes the audit log: ``with AuditLog(path, clock, redact) as audit``. A line cut by a crash stays; the next one
     says so."""
@@ -123,7 +119,7 @@ class AuditLog:
         self._lock = threading.Lock()
         self._fd = -1
         self._prev = ""
-        self._held: list[_Stamped] = []
+        self._held: list[AuditLine] = []
         self._held_chars = 0
         self._repeats = Repeats()
         self._head = AuditHead(path)
@@ -154,7 +150,7 @@ class AuditLog:
         """Write one line, or hold it until it can be written; callable from any thread. Raises OSError if too much is
         held already: then the line is lost."""
         with self._lock:
-            line = self._stamped(act)
+            line = self._line(act)
             try:
                 self._write([line], sync=False)
             except OSError as error:
@@ -164,13 +160,13 @@ class AuditLog:
         """Write lines and sync them to disk: after that, what they record may start. Blocks. Raises OSError, and then
         holds none of them."""
         with self._lock:
-            self._write([self._stamped(act) for act in acts], sync=True)
+            self._write([self._line(act) for act in acts], sync=True)
 
     def refuse(self, act: AuditAct, *, counted: bool) -> None:
         """Record what was refused, shortened; a repetition that is ``counted`` later becomes a number. Raises like
         ``append``."""
         # Redacted before it is cut: half a secret would not be recognized.
-        act = shortened(structs.replace(act, text=self._redact(_clean(act.text))))
+        act = shortened(structs.replace(act, text=self._line(act).text))
         now_s = self._clock.monotonic()
         with self._lock:
             lines = self._repeats.over(now_s)
@@ -204,12 +200,17 @@ class AuditLog:
             if self._held:
                 self._write([], sync=True)
 
-    def _stamped(self, act: AuditAct) -> _Stamped:
-        clean = structs.replace(act, text=self._redact(_clean(act.text)))
-        return self._clock.now().isoformat(timespec="milliseconds"), clean
+    def _line(self, act: AuditAct) -> AuditLine:
+        """What happened now, redacted. Lone surrogates, which JSON cannot represent, are written as escapes."""
+        fields: dict[str, Any] = {
+            name: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+            for name, value in structs.asdict(act).items()
+        }
+        fields["text"] = self._redact(fields["text"])
+        return AuditLine(time=self._clock.now().isoformat(timespec="milliseconds"), prev="", **fields)
 
-    def _hold(self, line: _Stamped, error: OSError) -> None:
-        chars = self._held_chars + LINE_CHARS + len(line[1].text)
+    def _hold(self, line: AuditLine, error: OSError) -> None:
+        chars = self._held_chars + LINE_CHARS + len(line.text)
         if chars > HELD_CHARS:
             raise error
         if not self._held_chars:
@@ -217,13 +218,12 @@ class AuditLog:
         self._held.append(line)
         self._held_chars = chars
 
-    def _write(self, lines: Sequence[_Stamped], *, sync: bool) -> None:
+    def _write(self, lines: Sequence[AuditLine], *, sync: bool) -> None:
         """Held lines go first. Raises OSError: then none of ``lines`` is part of the chain."""
         self._follow()
         prev, raw = self._prev, []
-        for time, act in (*self._held, *lines):
-            fields = {name: _clean(value) for name, value in structs.asdict(act).items()}
-            raw.append(msgspec.json.encode(AuditLine(time=time, prev=prev, **fields)))
+        for line in (*self._held, *lines):
+            raw.append(msgspec.json.encode(structs.replace(line, prev=prev)))
             prev = digest_of(raw[-1])
         _write_whole(self._fd, b"".join(line + b"\n" for line in raw))
         self._prev = prev
@@ -249,7 +249,7 @@ class AuditLog:
         if is_gone:
             gone, self._fd = self._fd, self._open()
             os.close(gone)
-            self._held.insert(0, self._stamped(_note("the log before this line was removed", CUT)))
+            self._held.insert(0, self._line(_note("the log before this line was removed", CUT)))
 
     def _rotate(self) -> None:
         """Raises OSError: then this file stays in use."""
@@ -293,11 +293,6 @@ async def maintain(audit: AuditLog, clock: Clock) -> None:
 
 def _note(text: str, decision: str) -> AuditAct:
     return AuditAct(kind=OURS, user=NO_PERSON, channel=NO_CHANNEL, text=text, decision=decision)
-
-
-def _clean(value: Any) -> Any:
-    """Lone surrogates, which JSON cannot represent, are written as escapes."""
-    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _write_whole(fd: int, data: bytes) -> None:

@@ -24,7 +24,6 @@ from msgspec import Struct, structs
 
 from codebutler.domain.model import ButtonClicked, Command, Event, Prompt, Request
 from codebutler.domain.refs import ConversationRef, PersonRef
-from codebutler.protocol.messages import Audit
 
 # What the audit log contains: acts, made from the chat's events.
 
@@ -66,20 +65,6 @@ def act_of(event: Event, kind: str, decision: str) -> AuditAct:
         kind=kind,
         text=getattr(event, "text", "") or getattr(event, "words", ""),
         decision=decision,
-    )
-
-
-def worker_act(channel: ConversationRef, record: Audit) -> AuditAct:
-    """What a worker says was executed, under its own channel."""
-    return AuditAct(
-        user=record.user,
-        channel=channel,
-        thread=record.thread,
-        kind=record.kind,
-        text=record.text,
-        decision=record.decision,
-        exit_code=record.exit_code,
-        duration_s=record.duration_s,
     )
 
 

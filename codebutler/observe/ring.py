@@ -112,7 +112,7 @@ class Ring(logging.Handler):
 #
 # Any logged text may come from a stranger: characters that could forge a line or control a terminal are escaped.
 
-_LEVELS = {"DBG": logging.DEBUG, "WRN": logging.WARNING, "ERR": logging.ERROR}
+_LEVELS = {"ERR": logging.ERROR, "WRN": logging.WARNING, "INF": logging.INFO, "DBG": logging.DEBUG}
 _TAG = re.compile("[A-Z]{3}")
 
 LEVELS: dict[str, int] = {
@@ -136,18 +136,6 @@ def level_of(tag: str) -> int:
     return _LEVELS.get(tag, logging.INFO)
 
 
-def tag_of(record: logging.LogRecord) -> str:
-    """The record's own tag (``extra={"tag": "MSG"}``), or the one for its level."""
-    tag = str(getattr(record, "tag", ""))
-    if _TAG.fullmatch(tag):
-        return tag
-    if record.levelno >= logging.ERROR:
-        return "ERR"
-    if record.levelno >= logging.WARNING:
-        return "WRN"
-    return "INF" if record.levelno >= logging.INFO else "DBG"
-
-
 class LineFormatter(logging.Formatter):
     """Formats records; ``redact`` removes secrets, ``named`` replaces people's IDs by names, or (True) adds them."""
 
@@ -157,25 +145,25 @@ class LineFormatter(logging.Formatter):
         self._named = named
 
     def describe(self, record: logging.LogRecord) -> LogLine:
-        """The record as data; a traceback becomes part of its text."""
+        """The record as data, with its own tag (``extra={"tag": "MSG"}``) or the one for its level; a traceback becomes
+        part of its text."""
+        tag = str(getattr(record, "tag", ""))
+        if not _TAG.fullmatch(tag):
+            tag = next((name for name, level in _LEVELS.items() if record.levelno >= level), "DBG")
         text = super().format(record)
         if self._named is not None:
             # Warnings and errors must identify a person exactly.
             text = self._named(text, record.levelno >= logging.WARNING)
         return LogLine(
             at=record.created,
-            tag=tag_of(record),
+            tag=tag,
             repo=escape_controls(str(getattr(record, "repo", "") or "")),
             text=escape_controls(self._redact(text)),
         )
 
     def format(self, record: logging.LogRecord) -> str:
         """The whole line."""
-        return render(self.describe(record))
-
-
-def render(line: LogLine) -> str:
-    """``line`` as written in the log."""
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
-    repo = f"[{line.repo}] " if line.repo else ""
-    return f"{stamp} {line.tag}  {repo}{line.text}"
+        line = self.describe(record)
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
+        repo = f"[{line.repo}] " if line.repo else ""
+        return f"{stamp} {line.tag}  {repo}{line.text}"

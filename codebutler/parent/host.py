@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.host import HostLink, Local
@@ -24,7 +24,7 @@ from codebutler.config.section import limits_any
 from codebutler.domain.errors import ConfigError
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.audit import AuditLog, maintain
-from codebutler.observe.chain import worker_act
+from codebutler.observe.chain import AuditAct
 from codebutler.observe.logs import Logs
 from codebutler.parent.bootstrap import begun
 from codebutler.parent.host_runs import HostedHere, HostJobs, HostRuns, HostUse
@@ -61,7 +61,7 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         standing = Standing(membership.name, uuid4().hex)
 
         def executed(repo: RepoSettings, record: Audit) -> None:
-            audit.append(worker_act(repo.channel_id, record))
+            audit.append(AuditAct(channel=repo.channel_id, **asdict(record)))
 
         services = HostServices(bus, standing, logs.record, executed)
         stack.push_async_callback(services.close)

@@ -7,6 +7,8 @@ import errno
 from collections.abc import Iterable
 from uuid import uuid4
 
+from msgspec import structs
+
 from codebutler.chat.chats import Chats, read_thread
 from codebutler.chat.delivery.outgoing import addressed
 from codebutler.chat.port import Download, Take
@@ -19,7 +21,7 @@ from codebutler.domain.message import said
 from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Entry
-from codebutler.observe.chain import act_of, worker_act
+from codebutler.observe.chain import AuditAct, act_of
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
 from codebutler.protocol.capabilities import HostReport, JobsReport, RunsReport, UseReport, WatchReport
@@ -163,7 +165,7 @@ class ParentServices:
 
     def audit(self, repo: RepoSettings, record: Audit) -> None:
         """Write a worker's record to the audit log, under the worker's own channel. Raises OSError."""
-        self._audit.append(worker_act(repo.channel_id, record))
+        self._audit.append(AuditAct(channel=repo.channel_id, **structs.asdict(record)))
 
     def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
         """Write an audit line (only one for a stranger's repetitions, with their number), and notify the person if

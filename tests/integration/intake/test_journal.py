@@ -267,7 +267,8 @@ def test_settled_events_are_forgotten_after_a_month_but_for_the_newest(path: Pat
     connection = journal_file.open_file(path, clock)
     with closing(connection), connection:
         for number in range(journal_file.LATEST + 10):
-            seq = journal_file.append(connection, f"message:C1:{number}", "C1", (old, "{}", "{}"), None)
+            event = posted(channel="C1", ref=f"{number}.0", user="U1", text="x", origin="local")
+            seq = journal_file.append(connection, event, (old, "{}", "{}"))
             assert seq is not None
             if number != 3:
                 journal_file.drop_payloads(connection, [seq])
@@ -285,10 +286,9 @@ async def test_a_gap_in_a_long_history_is_found_by_indexes(path: Path) -> None:
     with closing(connection):
         for number in range(2000):
             ts = f"{1700000000 + number * 60}.000000"
-            seen = SeenMessage(
-                ts, f"{1700000000 + number // 3 * 180}.000000", "U1", taken=True, sent_at=float(ts)
-            )
-            journal_file.remember(connection, "C1", seen)
+            root = f"{1700000000 + number // 3 * 180}.000000"
+            message = posted(channel="C1", ref=ts, user="U1", text="x", thread=None if root == ts else root)
+            journal_file.remember(connection, message, taken=True)
         now = datetime.fromtimestamp(1700000000 + 2000 * 60, UTC)
         journal_file.open_gaps(connection, ("C1",), now.timestamp())
         connection.set_trace_callback(statements.append)
