@@ -8,6 +8,7 @@ PARALLEL ?= 5
 AGAIN ?= 0
 BIN := .venv/bin
 READY := .venv/.ready
+COMPILED := .venv/.compiled
 # The versions that everybody develops with; users get what pyproject.toml allows.
 LOCK := tests/requirements.lock
 PRODUCT := .venv/.product
@@ -35,10 +36,14 @@ $(READY): $(PRODUCT) $(LOCK)
 	@$(PIP) -c $(LOCK) -e '.[dev]'
 	@touch $@
 
+# Once for all test processes, each of which would do it when there is nothing yet; what fails here fails in the test.
+$(COMPILED): $(READY)
+	@$(PYTEST) --collect-only -q $(TESTS) >/dev/null; touch $@
+
 run: $(PRODUCT) ## try it: the demo workspace in your browser, no account needed
 	@$(BIN)/codebutler demo
 
-test: $(READY) ## run the whole test suite, PARALLEL (5) files at once; of it TESTS (paths), or what is marked SELECT
+test: $(COMPILED) ## run the whole test suite, PARALLEL (5) files at once; of it TESTS (paths), or what is marked SELECT
 	$(PYTEST) --cache-clear -n $(PARALLEL) --dist loadfile --no-loadscope-reorder --durations=25 $(CHOSEN) || { test $$? = 1 && \
 	  test "$$(grep -c ': true' .pytest_cache/v/cache/lastfailed)" -le $(AGAIN) && \
 	  echo "Running what failed once more, alone." && $(PYTEST) --last-failed $(CHOSEN); }

@@ -13,6 +13,7 @@ import pytest
 from tests.dockerd import shared_dockerd
 from tests.ordinary import gits_environment, open_the_way, sample_repository
 from tests.programs import TOOLS
+from tests.rooted import may_need_root
 
 # How long an example takes depends on who else uses the machine; time is measured in bench/, not here.
 hypothesis.settings.register_profile("suite", deadline=None, print_blob=True)
@@ -34,11 +35,16 @@ LONGEST = ("test_kill_points.py", "test_soak_short.py", "test_page_views.py", "t
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
+    rooted: set[Path] = set()
     for item in items:
         if "docker_host" in getattr(item, "fixturenames", ()):
             item.add_marker("root")
-        if item.get_closest_marker("root") and os.geteuid() != 0:
-            item.add_marker(pytest.mark.skip(reason="needs root: `make test SELECT=root`"))
+        if item.get_closest_marker("root"):
+            rooted.add(item.path)
+            if os.geteuid() != 0:
+                item.add_marker(pytest.mark.skip(reason="needs root: `make test SELECT=root`"))
+    if unseen := [str(file) for file in rooted if not may_need_root(file)]:
+        raise pytest.UsageError(f"tests/rooted.py does not see that these need root: {unseen}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
