@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.protocol.control import StatusReply, StatusRequest, ask
 from codebutler.workspace.records import MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
+from tests import warm
 from tests.commands import output_of
 from tests.ordinary import give_logins_away, give_repository_away
 
@@ -43,7 +43,7 @@ class House:
         self.env = env
         self.person = AsyncWebClient(workspace.user_token, base_url=workspace.api_url)
         self.person.proxy = None
-        self.supervisor: asyncio.subprocess.Process | None = None
+        self.supervisor: asyncio.subprocess.Process | warm.WarmProcess | None = None
         self.repositories: list[Path] = []
         self.prefix: tuple[str, ...] = ()  # a program that runs ours, with its arguments
 
@@ -88,11 +88,13 @@ class House:
     async def start_supervisor(self, through: Sequence[str] = ()) -> None:
         """Start the supervisor, by the program ``through`` if given, and wait for nothing."""
         self.hand_over()
+        whole = (*through, *self.prefix, *command("supervise"))
         with (self.home / "supervise.out").open("ab") as log:
+            if warm.is_for_us(whole, self.env):
+                self.supervisor = await warm.start(whole, env=self.env, output=log.fileno())
+                return
             self.supervisor = await asyncio.create_subprocess_exec(
-                *through,
-                *self.prefix,
-                *command("supervise"),
+                *whole,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -204,7 +206,7 @@ class House:
 
 def command(*arguments: str) -> list[str]:
     """`codebutler`, run by this interpreter."""
-    return [sys.executable, "-I", "-m", "codebutler", *arguments]
+    return [*warm.OURS, *arguments]
 
 
 def whole_text(message: Message) -> str:
