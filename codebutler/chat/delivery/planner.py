@@ -7,11 +7,11 @@ value the channels take turns, so that no worker can starve the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
-from typing import NamedTuple, Self, get_args
+from typing import get_args
 
 from codebutler.chat.port import Call, Limit, Limits
 from codebutler.domain.model import Value
@@ -21,76 +21,44 @@ from codebutler.domain.refs import ConversationRef
 NEARLY = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A token bucket: ``calls`` left at ``at_s``, on the monotonic clock. No calls before ``paused_until_s``."""
-
-    calls: float
-    at_s: float
-    paused_until_s: float = 0.0
-
-    def refilled(self, limit: Limit, now_s: float) -> float:
-        """The calls left now."""
-        gained = max(0.0, now_s - self.at_s) * limit.per_minute / 60.0
-        return min(float(limit.burst), self.calls + gained)
-
-    def wait_s(self, limit: Limit, now_s: float, spared: float) -> float:
-        """Seconds until a call may be made that leaves this fraction of the burst."""
-        missing = 1 + int(limit.burst * spared) - self.refilled(limit, now_s)
-        wait_s = missing * 60.0 / limit.per_minute if missing > NEARLY else 0.0
-        return max(0.0, wait_s, self.paused_until_s - now_s)
-
-    def taken(self, limit: Limit, now_s: float) -> Bucket:
-        """The bucket after a call now."""
-        return Bucket(self.refilled(limit, now_s) - 1.0, max(now_s, self.at_s), self.paused_until_s)
-
-    def paused(self, seconds: float, now_s: float) -> Bucket:
-        """After the chat asked us to wait: no calls until then, and no burst right after."""
-        until_s = max(self.paused_until_s, now_s + seconds)
-        return Bucket(min(self.calls, 0.0), until_s, until_s)
-
-
-Key = tuple[Call, str]
-
-
+@dataclass(slots=True)
 class Buckets:
-    """The buckets of one workspace, created on demand."""
+    """The token buckets of one workspace (the generic cell rate algorithm, ITU-T I.371): for each limit, when its
+    bucket is full again on the monotonic clock, which one call puts off by its share of a minute."""
 
-    def __init__(self, limits: Limits, used: dict[Key, Bucket] | None = None) -> None:
-        self.limits = limits
-        self._used = used or {}
-
-    def copy(self) -> Self:
-        """A copy to plan with."""
-        return type(self)(self.limits, dict(self._used))
+    limits: Limits
+    full_at_s: dict[tuple[Call, str], float] = field(default_factory=dict)
 
     def wait_s(self, call: Call, channel: ConversationRef | None, now_s: float, spared: float = 0.0) -> float:
         """Seconds until ``call`` may be made in ``channel`` (None: in any) and leaves this much of each burst."""
-        waits = (bucket.wait_s(limit, now_s, spared) for _, limit, bucket in self._of(call, channel, now_s))
-        return max(waits, default=0.0)
+        longest_s = 0.0
+        for key, limit in self._of(call, channel):
+            share_s = 60.0 / limit.per_minute
+            may_miss_s = (limit.burst - 1 - int(limit.burst * spared)) * share_s
+            wait_s = self.full_at_s.get(key, now_s) - may_miss_s - now_s
+            if wait_s > max(longest_s, NEARLY * share_s):
+                longest_s = wait_s
+        return longest_s
 
     def take(self, call: Call, channel: ConversationRef, now_s: float) -> None:
         """Count a call made now."""
-        for key, limit, bucket in self._of(call, channel, now_s):
-            self._used[key] = bucket.taken(limit, now_s)
+        for key, limit in self._of(call, channel):
+            self.full_at_s[key] = max(now_s, self.full_at_s.get(key, now_s)) + 60.0 / limit.per_minute
 
     def pause(self, call: Call, channel: ConversationRef, seconds: float, now_s: float) -> None:
-        """The chat refused it for ``seconds``: if there is a limit per channel, only that bucket pauses."""
-        for key, _, bucket in self._of(call, channel, now_s):
-            self._used[key] = bucket.paused(seconds, now_s)
+        """The chat refused it for ``seconds``: no calls until then, and no burst right after. If there is a limit per
+        channel, only that bucket pauses."""
+        for key, limit in self._of(call, channel):
+            empty_s = now_s + seconds + limit.burst * 60.0 / limit.per_minute
+            self.full_at_s[key] = max(empty_s, self.full_at_s.get(key, empty_s))
             return
 
-    def _of(
-        self, call: Call, channel: ConversationRef | None, now_s: float
-    ) -> Iterator[tuple[Key, Limit, Bucket]]:
+    def _of(self, call: Call, channel: ConversationRef | None) -> Iterator[tuple[tuple[Call, str], Limit]]:
         """The narrowest limit first."""
-        of_channel = self.limits.within(channel).get(call) if channel is not None else None
-        for key, limit in (
-            ((call, channel or ""), of_channel),
-            ((call, ""), self.limits.workspace.get(call)),
-        ):
-            if limit is not None:
-                yield key, limit, self._used.get(key) or Bucket(limit.burst, now_s)
+        if channel is not None and (limit := self.limits.within(channel).get(call)):
+            yield (call, channel), limit
+        if limit := self.limits.workspace.get(call):
+            yield (call, ""), limit
 
 
 # A sign delayed longer than this would show what is already over.
@@ -152,109 +120,89 @@ class CallPlan:
 def plan(lines: Iterable[Sequence[WaitingCall]], buckets: Buckets, state: State) -> CallPlan:
     """``lines`` hold waiting and in-flight calls, each in order, none empty. ``buckets`` are not changed."""
     every = list(lines)
-    heads = [_head(line) for line in every if not any(each.is_busy for each in line)]
+    heads = [
+        (line[0], line[0]) if len(line) == 1 else _head(line)
+        for line in every
+        if not any(each.is_busy for each in line)
+    ]
     # Drop a call that would set or remove a mark that is already set or removed.
-    marks = [head.waiting for head in heads if head.waiting.call in ("react", "unreact")]
-    drop = [mark for mark in marks if state.marks.get(mark.line) is (mark.call == "react")]
-    if drop:
+    marks = [waiting for waiting, _ in heads if waiting.call in ("react", "unreact")]
+    if drop := [mark for mark in marks if state.marks.get(mark.line) is (mark.call == "react")]:
         return CallPlan((), tuple(drop), state.now_s)
-    return _PlanningRound(every, buckets, state).plan(heads)
+    most = buckets.limits.workspace.get("unreact")
+    removals = sum(line[0].call == "unreact" for line in every)
+    deciding = _PlanningRound(
+        state=state,
+        buckets=replace(buckets, full_at_s=dict(buckets.full_at_s)),
+        unmarked={line[0].line[:3] for line in every if line[0].call == "react"},
+        leaves_signs_out=most is not None and removals >= most.burst * REMOVALS_DUE,
+        tried={each.channel for line in every for each in line if each.is_busy and each.is_lasting},
+    )
+    order = [
+        (RANK[dearest.value], state.served.get((waiting.call, waiting.channel), 0), dearest.number, at)
+        for at, (waiting, dearest) in enumerate(heads)
+    ]
+    for *_, at in sorted(order):
+        waiting, dearest = heads[at]
+        deciding.decide(waiting, dearest.value)
+    until_s = state.now_s if deciding.drop else deciding.until_s
+    return CallPlan(tuple(deciding.begin), tuple(deciding.drop), None if until_s == inf else until_s)
 
 
-class _Head(NamedTuple):
-    """The next call of a line, and the most valuable one behind it, which gives the line its rank."""
-
-    waiting: WaitingCall
-    dearest: WaitingCall
-
-
-def _head(line: Sequence[WaitingCall]) -> _Head:
-    """Posts keep their order, but do not wait for progress."""
-    if len(line) == 1:
-        return _Head(line[0], line[0])
+def _head(line: Sequence[WaitingCall]) -> tuple[WaitingCall, WaitingCall]:
+    """The next call of a line, and the most valuable one behind it, which gives the line its rank. Posts keep their
+    order, but do not wait for progress."""
     said = [each for each in line if each.value != "progress"] or line
-    return _Head(said[0], min(said, key=lambda each: (RANK[each.value], each.number)))
+    return said[0], min(said, key=lambda each: (RANK[each.value], each.number))
 
 
+@dataclass(slots=True, kw_only=True)
 class _PlanningRound:
-    """One pass over all waiting calls."""
+    """One pass over all waiting calls. ``buckets`` are a copy, which it uses up. ``unmarked``: messages that get a
+    mark: it is set before another one is removed, so that one always shows. ``tried``: only one call at a time checks
+    whether a closed channel is open again. ``anywhere_s``: seconds until such a call can be made in any channel, so
+    that many waiting ones are skipped quickly."""
 
-    def __init__(self, every: Sequence[Sequence[WaitingCall]], buckets: Buckets, state: State) -> None:
-        self._buckets = buckets.copy()
-        self._state = state
-        self._unmarked = {line[0].line[:3] for line in every if line[0].call == "react"}
-        """Messages that get a mark: it is set before another one is removed, so that one always shows."""
-        most = buckets.limits.workspace.get("unreact")
-        removals = sum(line[0].call == "unreact" for line in every)
-        self._leaves_signs_out = most is not None and removals >= most.burst * REMOVALS_DUE
-        self._tried = {each.channel for line in every for each in line if each.is_busy and each.is_lasting}
-        """Only one call at a time checks whether a closed channel is open again."""
-        self._anywhere_s: dict[tuple[Call, Value], float] = {}
-        """Seconds until such a call can be made in any channel, so that many waiting ones are skipped quickly."""
-        self._begin: list[WaitingCall] = []
-        self._drop: list[WaitingCall] = []
-        self._until_s = inf
+    state: State
+    buckets: Buckets
+    unmarked: Set[Line]
+    leaves_signs_out: bool
+    tried: set[ConversationRef]
+    anywhere_s: dict[tuple[Call, Value], float] = field(default_factory=dict)
+    begin: list[WaitingCall] = field(default_factory=list)
+    drop: list[WaitingCall] = field(default_factory=list)
+    until_s: float = inf
 
-    def plan(self, heads: Iterable[_Head]) -> CallPlan:
-        """Which of the ``heads`` may start now, most valuable first. Call once: it uses up the buckets."""
-        possible = [head for head in heads if self._is_possible(*head)]
-        order = [
-            (
-                RANK[dearest.value],
-                self._state.served.get((waiting.call, waiting.channel), 0),
-                dearest.number,
-                at,
-            )
-            for at, (waiting, dearest) in enumerate(possible)
-        ]
-        for *_, at in sorted(order):
-            head = possible[at]
-            if self._is_possible(*head):
-                self._decide(head.waiting, head.dearest.value)
-        if self._drop:
-            self._until_s = self._state.now_s
-        return CallPlan(
-            tuple(self._begin), tuple(self._drop), None if self._until_s == inf else self._until_s
-        )
-
-    def _is_possible(self, waiting: WaitingCall, dearest: WaitingCall) -> bool:
-        """Whether it may get a turn; a sign that cannot is dropped."""
-        key = waiting.call, dearest.value
-        if (wait_s := self._anywhere_s.get(key)) is None:
-            wait_s = self._buckets.wait_s(waiting.call, None, self._state.now_s, _spared(*key))
-            self._anywhere_s[key] = wait_s
-        if wait_s == 0 or key == ("react", "sign"):
-            return True
-        self._until_s = min(self._until_s, self._state.now_s + wait_s)
-        return False
-
-    def _decide(self, waiting: WaitingCall, value: Value) -> None:
-        now_s, channel, closed = self._state.now_s, waiting.channel, self._state.closed
+    def decide(self, waiting: WaitingCall, value: Value) -> None:
+        """Start it, drop it, or note when to look again; ``value`` is its line's."""
+        now_s, call, channel, closed = self.state.now_s, waiting.call, waiting.channel, self.state.closed
+        spared = 0.0 if call in READS else SPARED[value]
+        if call == "post" and value == "progress":
+            spared = PROGRESS_POSTS
+        if (wait_s := self.anywhere_s.get((call, value))) is None:
+            wait_s = self.anywhere_s[call, value] = self.buckets.wait_s(call, None, now_s, spared)
+        if wait_s > 0 and (call, value) != ("react", "sign"):
+            self.until_s = min(self.until_s, now_s + wait_s)
+            return
         is_closed = waiting.is_lasting and channel in closed
         if (
-            (waiting.needs_token and not self._state.has_token)
-            or (is_closed and channel in self._tried)
-            or (waiting.call == "unreact" and waiting.line[:3] in self._unmarked)
+            (waiting.needs_token and not self.state.has_token)
+            or (is_closed and channel in self.tried)
+            or (call == "unreact" and waiting.line[:3] in self.unmarked)
         ):
             return  # something else has to happen first, which causes a new plan
         if (from_s := max(waiting.from_s, closed[channel] if is_closed else 0.0)) > now_s:
-            self._until_s = min(self._until_s, from_s)
+            self.until_s = min(self.until_s, from_s)
             return
-        wait_s = self._buckets.wait_s(waiting.call, channel, now_s, _spared(waiting.call, value))
-        is_sign = waiting.call == "react" and waiting.value == "sign"
-        if is_sign and (wait_s > PATIENCE_S or self._leaves_signs_out):
+        wait_s = self.buckets.wait_s(call, channel, now_s, spared)
+        is_sign = call == "react" and waiting.value == "sign"
+        if is_sign and (wait_s > PATIENCE_S or self.leaves_signs_out):
             # There is no room for it now, and removing it would cost another call.
-            self._drop.append(waiting)
+            self.drop.append(waiting)
         elif wait_s > 0:
-            self._until_s = min(self._until_s, now_s + wait_s)
+            self.until_s = min(self.until_s, now_s + wait_s)
         else:
-            self._buckets.take(waiting.call, channel, now_s)
-            self._anywhere_s.clear()
-            self._tried.add(channel)
-            self._begin.append(waiting)
-
-
-def _spared(call: Call, value: Value) -> float:
-    if call == "post" and value == "progress":
-        return PROGRESS_POSTS
-    return 0.0 if call in READS else SPARED[value]
+            self.buckets.take(call, channel, now_s)
+            self.anywhere_s.clear()
+            self.tried.add(channel)
+            self.begin.append(waiting)

@@ -91,9 +91,3 @@ def test_a_call_without_a_limit_never_waits() -> None:
     none = Buckets(Limits(workspace={}, channel={}))
     none.take("post", "C1", 0)
     assert none.wait_s("post", "C1", 0) == 0
-
-
-def test_a_copy_is_planned_with_and_leaves_the_first_as_it_is() -> None:
-    some = buckets(Limit(per_minute=60, burst=1))
-    some.copy().take("update", "C1", 0)
-    assert some.wait_s("update", "C1", 0) == 0

@@ -131,6 +131,12 @@ def test_a_closed_channel_is_tried_by_one_call_once_its_time_has_come() -> None:
     assert planned(lines, closed={"C1": 0.0}).begin == (lines[0][0],)
 
 
+def test_planning_spends_nothing_of_the_buckets() -> None:
+    buckets = Buckets(SMALL)
+    assert len(plan([[says("C1", "1", 1)], [says("C1", "2", 2)]], buckets, State(0.0)).begin) == 2
+    assert buckets == Buckets(SMALL)
+
+
 class World:
     """Calls that take a while and may fail, on a clock of its own; what is planned is held to the rules."""
 
