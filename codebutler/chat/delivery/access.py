@@ -100,11 +100,12 @@ class Channels:
         self.closed = closed
         self.changed = Observers[()]()
         self._loop = loop
-        self._closed: dict[ConversationRef, str] = {}
+        self.refusals: dict[ConversationRef, str] = {}
+        """The closed channels, each with the chat's code."""
 
     def trouble(self, channel: ConversationRef) -> str:
         """Why we may not write there and what to do, "" if we may."""
-        return self.closed.get(self._closed.get(channel, ""), "")
+        return self.closed.get(self.refusals.get(channel, ""), "")
 
     def moved(self, moved: ChannelMoved) -> None:
         """The chat reported that a channel was closed or opened."""
@@ -116,14 +117,14 @@ class Channels:
     def refused(self, channel: ConversationRef, code: str) -> None:
         """A call was tried, and it is closed."""
         self._loop.closed(channel, PROBE_S)
-        if self._closed.get(channel) != code:
-            self._closed[channel] = code
+        if self.refusals.get(channel) != code:
+            self.refusals[channel] = code
             log.warning("%s: %s", channel, self.closed.get(code, code))
             self.changed.tell()
 
     def accepted(self, channel: ConversationRef) -> None:
         """Something was posted there."""
-        if self._closed.pop(channel, None) is not None:
+        if self.refusals.pop(channel, None) is not None:
             log.info("%s: sending what was waiting", channel)
             self._loop.closed(channel, None)
             self.changed.tell()

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 
 from msgspec.structs import replace
@@ -47,23 +46,24 @@ class _Done:
 
 
 class Attempts:
-    """Sends operations and retries them: ``add`` one, and its item is eventually settled."""
+    """Sends operations, and retries everything except what the chat refuses for good: ``start`` one, and its item is
+    eventually settled."""
 
     def __init__(
         self,
         loop: Loop,
         handover: Handover,
-        reader: Reader,
-        recovery: Recovery,
+        access: tuple[Authority, Channels, Reader],
         clock: Clock,
+        rng: Random,
         *,
         can_look: bool,
     ) -> None:
         self.is_closed = False
         self._loop = loop
         self._handover = handover
-        self._reader = reader
-        self._recovery = recovery
+        self._authority, self._channels, self._reader = access
+        self._rng = rng
         self._can_look = can_look
         self._pending: dict[Item, None] = {}
         self._by_id: dict[tuple[ConversationRef, str], Item] = {}
@@ -82,27 +82,38 @@ class Attempts:
         self._changed.clear()
         await self._changed.wait()
 
-    def known(self, channel: ConversationRef, op_id: str, operation: Operation) -> MessageRef | Item | None:
-        """The result of the same operation if it was done lately, or its item if it is pending. An edit or mark with
-        other content is another operation."""
-        key, by_content = (channel, op_id), isinstance(operation, Update | React)
-        done = self._done.get(key)
+    def start(
+        self, channel: ConversationRef, op_id: str, operation: Operation, *, unsure: bool, lasting: bool
+    ) -> Item | MessageRef:
+        """Send it when its turn comes. Returns its item, or the result if nothing is to be done: the same operation
+        was done lately, or nobody needs it. An edit or mark with other content is another operation. Raises
+        ChatUnreachableError once closed."""
+        by_content = isinstance(operation, Update | React)
+        is_outdated = isinstance(operation, Post) and operation.outdated
+        done = self._done.get((channel, op_id))
         if done is not None and (not by_content or done.content == hash(operation)):
             return done.result
-        item = self._by_id.get(key)
-        return None if item is not None and by_content and item.submitted != operation else item
+        item = self._by_id.get((channel, op_id))
+        if item is not None and (not by_content or item.submitted == operation):
+            if is_outdated and isinstance(item.operation, Post):
+                item.operation, item.is_outdated = replace(item.operation, outdated=True), True
+                if not item.unsure and not item.is_busy:
+                    self._loop.drop(item)
+            return item
+        if is_outdated and not unsure:
+            return NOWHERE
+        if self.is_closed:
+            raise ChatUnreachableError("the sender is closed", "closed")
+        return self._add(channel, op_id, operation, unsure=unsure, lasting=lasting)
 
-    def add(
+    def _add(
         self, channel: ConversationRef, op_id: str, operation: Operation, *, unsure: bool, lasting: bool
     ) -> Item:
-        """Send it when its turn comes. Operations it makes pointless are dropped: of edits and marks, the last one
-        counts. Raises ChatUnreachableError once closed.
+        """Operations it makes pointless are dropped: of edits and marks, the last one counts.
 
         Posts in a conversation keep their order, as do edits of a message and a mark on one; otherwise operations are
         independent, and the supervisor's posts do not even wait for a worker's in a closed channel.
         """
-        if self.is_closed:
-            raise ChatUnreachableError("the sender is closed", "closed")
         line: Line
         match operation:
             case Update():
@@ -118,38 +129,32 @@ class Attempts:
             value=operation.value,
             is_lasting=lasting,
             op_id=op_id,
+            note=f"sent:{channel}:{op_id}",
             submitted=operation,
             operation=operation,
             result=asyncio.get_running_loop().create_future(),
             unsure=unsure,
             can_look=self._can_look,
+            is_outdated=isinstance(operation, Post) and operation.outdated,
         )
-        item.now()
         self._pending[item] = None
         self._by_id[channel, op_id] = item
         if isinstance(operation, Update | React):
-            for older in self._loop.waits(item.line, Item):
+            for older in self._loop.waits(line):
                 # It takes the older one's place, so that a message edited all the time is not always last.
                 item.number = older.number
-                self._drop(older)
+                self._loop.drop(older)
         if unsure:
+            item.now()
             # By then, nothing that an earlier process of ours sent is still running inside the chat.
             item.from_s = self._look_from_s
-        elif item.call == "react" and item.value == "sign":
+            item.is_busy = isinstance(operation, Post)
+        elif item.call == "react" and item.value == "sign" and line not in self._loop.marks:
             # A sign is set once, so it was not set before.
-            self._loop.marked(item.line, there=False, is_guess=True)
-        item.is_busy = unsure and isinstance(operation, Post)
-        self._loop.enter(item, partial(self._begin, item), partial(self._settle, item, NOWHERE))
-        if item.is_busy:
-            self._tasks.start(self._recall(item), name=f"recall of {op_id}")
+            self._loop.marks[line] = False
+        self._loop.enter(item)
+        self._tasks.start(self._carry_out(item), name=f"{item.call} {op_id} in {channel}")
         return item
-
-    def outdate(self, item: Item) -> None:
-        """Nobody needs it any more: if it has not been sent yet, drop it."""
-        if isinstance(item.operation, Post):
-            item.operation = replace(item.operation, outdated=True)
-            if not item.unsure and not item.is_busy:
-                self._drop(item)
 
     async def close(self) -> None:
         """Stop at once, and forget everything pending."""
@@ -158,10 +163,34 @@ class Attempts:
         for item in self._pending:
             item.result.cancel()
 
-    def _begin(self, item: Item) -> None:
-        self._tasks.start(self._attempt(item), name=f"{item.call} in {item.channel}")
+    async def _carry_out(self, item: Item) -> None:
+        """Send it, once for each of its turns, until its outcome is known."""
+        if item.unsure and isinstance(item.operation, Post):
+            await self._recall(item)
+        while not item.result.done() and await item.turn:
+            try:
+                if item.is_outdated and item.step != "look":
+                    self._settle(item, item.place)
+                elif item.step != "send":
+                    await self._find_out(item)
+                else:
+                    ref = await self._handover.send(item)
+                    self._authority.refusals = 0
+                    if item.channel in self._channels.refusals:
+                        self._channels.accepted(item.channel)
+                    if isinstance(item.operation, React):
+                        self._loop.marks[item.line] = not item.operation.remove
+                    self._settle(item, ref)
+            except ChatError as error:
+                self._failed(item, error)
+            except Exception as error:  # one operation's failure must not stop the others
+                log.exception("an operation could not be sent")
+                self._settle(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
+        if not item.result.done():
+            self._settle(item, NOWHERE)  # it has become pointless
 
     async def _recall(self, item: Item) -> None:
+        """What the journal knows of an earlier attempt."""
         if ref := await self._handover.recall(item):
             self._settle(item, ref)
         elif not item.unsure:
@@ -169,40 +198,20 @@ class Attempts:
         item.is_busy = False
         self._loop.wake()
 
-    async def _attempt(self, item: Item) -> None:
-        try:
-            if item.step == "look":
-                await self._look(item)
-            elif item.is_outdated:
-                self._settle(item, item.place)
-            elif item.step == "keep a place" and isinstance(item.operation, Post):
-                await self._handover.keep_place(item, item.operation)
-                self._loop.again(item)
-            else:
-                result = await self._handover.send(item)
-                self._recovery.went_well(item)
-                self._settle(item, result)
-        except ChatError as error:
-            if not self._recovery.failed(item, error):
-                self._settle(item, error)
-            elif not item.unsure:
-                self._not_done(item)
-        except Exception as error:  # one operation's failure must not stop the others
-            log.exception("an operation could not be sent")
-            self._settle(item, ChatError(f"could not be sent: {type(error).__name__}", "internal"))
-
-    async def _look(self, item: Item) -> None:
-        """Look up, once, everything that may have been posted in the conversation. Raises ChatError if that fails
-        now."""
-        asked = {
-            each.op_id: each for each in (item, *self._loop.waits(item.line, Item)) if each.step == "look"
-        }
-        found = await self._reader.find(item.channel, about(item.operation) or None, asked)
-        for op_id, each in asked.items():
-            if (ref := found.get(op_id)) is not None:
-                self._settle(each, ref)
-            else:
-                self._not_done(each)
+    async def _find_out(self, item: Item) -> None:
+        """Look up, once, everything that may have been posted in the conversation; or announce that a repeat may
+        follow. Raises ChatError if that fails now."""
+        if item.step == "keep a place" and isinstance(item.operation, Post):
+            await self._handover.keep_place(item, item.operation)
+        else:
+            others = (each for each in self._loop.waits(item.line) if isinstance(each, Item))
+            asked = {each.op_id: each for each in (item, *others) if each.step == "look"}
+            found = await self._reader.find(item.channel, about(item.operation) or None, asked)
+            for op_id, each in asked.items():
+                if (ref := found.get(op_id)) is not None:
+                    self._settle(each, ref)
+                else:
+                    self._not_done(each)
         self._loop.again(item)
 
     def _not_done(self, item: Item) -> None:
@@ -230,30 +239,8 @@ class Attempts:
                 item.result.set_result(outcome)
         self._loop.leave(item)
 
-    def _drop(self, item: Item) -> None:
-        """It has become pointless."""
-        self._loop.counts.dropped[item.call] += 1
-        self._settle(item, NOWHERE)
-
-
-class Recovery:
-    """Retries everything except what the chat refuses for good."""
-
-    def __init__(self, loop: Loop, authority: Authority, channels: Channels, rng: Random) -> None:
-        self._loop = loop
-        self._authority = authority
-        self._channels = channels
-        self._rng = rng
-
-    def went_well(self, item: Item) -> None:
-        """A call succeeded."""
-        self._authority.refusals = 0
-        self._channels.accepted(item.channel)
-        if isinstance(item.operation, React):
-            self._loop.marked(item.line, there=not item.operation.remove)
-
-    def failed(self, item: Item, error: ChatError) -> bool:
-        """Returns whether to call again."""
+    def _failed(self, item: Item, error: ChatError) -> None:
+        """Call again when that may help; otherwise it is settled."""
         wait_s = 0.0
         match error:
             case ChatRateLimitedError():
@@ -269,10 +256,16 @@ class Recovery:
                 item.place = NOWHERE
                 item.now()
                 wait_s = self._backoff_s(item, error)
-            case _ if not _simplify(item, error):
-                return False
+            case _ if not item.is_simplified and (simple := instead(item.operation, error.code)) is not None:
+                # It refused the length, the blocks or a file: send short plain text once, so that people are told.
+                item.now(simple)
+                item.is_simplified = True
+            case _:
+                self._settle(item, error)
+                return
         self._loop.again(item, wait_s)
-        return True
+        if not item.unsure:
+            self._not_done(item)
 
     def _backoff_s(self, item: Item, error: ChatError) -> float:
         item.failures += 1
@@ -283,16 +276,5 @@ class Recovery:
             return wait_s
         item.now(unsure=True)
         if isinstance(item.operation, React):
-            self._loop.marked(item.line, there=None)
+            self._loop.marks[item.line] = None
         return max(wait_s, LOOK_DELAY_S)
-
-
-def _simplify(item: Item, error: ChatError) -> bool:
-    """The chat refused the length, the blocks or a file: try once more with short plain text, so that people are
-    told."""
-    simple = None if item.is_simplified else instead(item.operation, error.code)
-    if simple is None:
-        return False
-    item.now(simple)
-    item.is_simplified = True
-    return True

@@ -136,10 +136,10 @@ class Handover:
         """The ref of the message that an earlier attempt is known to have made, else "". An item that was
         never handed over is no longer unsure, and one with a placeholder knows it."""
         try:
-            noted = await self._notes.note(_name(item))
+            noted = await self._notes.note(item.note)
             if not noted and not self._has_all_noted:
                 # The next process would take the records as complete.
-                await self._notes.keep_note(_name(item), MAYBE)
+                await self._notes.keep_note(item.note, MAYBE)
         except StoreError:
             return NOWHERE
         if noted.startswith(DONE):
@@ -163,7 +163,7 @@ class Handover:
         reached("post.before")
         result = item.place
         operation = item.operation
-        if item.is_repeat and isinstance(operation, Post):
+        if item.unsure and item.is_repeat and isinstance(operation, Post):
             operation = said_again(operation)
         match operation:
             case Post() as post if item.place:
@@ -188,7 +188,7 @@ class Handover:
     async def _note(self, item: Item, what: str) -> None:
         """Record it if the disk allows; otherwise the next process sends it again and says so."""
         with suppress(StoreError):
-            await self._notes.keep_note(_name(item), what)
+            await self._notes.keep_note(item.note, what)
 
     async def _prepare(self, item: Item) -> None:
         """In its final form; a post is recorded. An operation that nobody would repeat may go out unrecorded."""
@@ -203,12 +203,8 @@ class Handover:
             item.is_clean = True
         if isinstance(operation, Post) and not item.is_noted and not item.place:
             try:
-                await self._notes.keep_note(_name(item), MAYBE)
+                await self._notes.keep_note(item.note, MAYBE)
             except StoreError as error:
                 if item.is_lasting:
                     raise ChatUnreachableError(f"a post is waiting: {error}") from error
             item.is_noted = True
-
-
-def _name(item: Item) -> str:
-    return f"sent:{item.channel}:{item.op_id}"

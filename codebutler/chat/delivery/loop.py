@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from itertools import count
-from typing import TypeVar
 
 from codebutler.chat.delivery.planner import Buckets, Line, State, WaitingCall, plan
 from codebutler.chat.port import Call, Limits
@@ -17,59 +15,66 @@ from codebutler.observe.metrics import CallCounts
 from codebutler.platform.tasks import BoundedDict
 
 REMEMBERED = 10_000
-WaitingT = TypeVar("WaitingT", bound=WaitingCall)
 # A shorter sleep would only give the same plan again.
 LEAST_S = 1e-3
 
 
 class Loop:
-    """Runs the queue: ``enter`` a waiting call; ``begin`` is called when its turn comes, ``drop`` if it has become
-    pointless.
+    """Runs the queue: ``enter`` a waiting call, and await its ``turn``. A call whose turn has come is in flight until
+    it waits ``again`` or may ``leave``.
 
-    A started call is in flight until it waits ``again`` or may ``leave``.
+    ``marks``: whether the marks on messages are set; None: unknown. ``counts``: how many calls there were.
     """
 
     def __init__(self, limits: Limits, clock: Clock) -> None:
+        self.counts = CallCounts()
+        self.marks: BoundedDict[Line, bool | None] = BoundedDict(REMEMBERED)
         self._clock = clock
         self._buckets = Buckets(limits)
         self._lines: dict[Line, deque[WaitingCall]] = {}
-        self._told: dict[WaitingCall, tuple[Callable[[], None], Callable[[], None]]] = {}
         self._numbers = count(1)
         self._has_token = True
         self._closed: dict[ConversationRef, float] = {}
-        self._marks: BoundedDict[Line, bool | None] = BoundedDict(REMEMBERED)
         self._served: BoundedDict[tuple[Call, ConversationRef], int] = BoundedDict(REMEMBERED)
         self._begun = 0
-        self.counts = CallCounts()
         self._alarm: asyncio.Task[None] | None = None
         self._is_woken = False
         self._is_over = False
 
-    def enter(self, waiting: WaitingCall, begin: Callable[[], None], drop: Callable[[], None]) -> None:
+    def enter(self, waiting: WaitingCall) -> None:
         """Queue it at the end of its line."""
+        waiting.turn = asyncio.get_running_loop().create_future()
         waiting.number = waiting.number or next(self._numbers)
         self._lines.setdefault(waiting.line, deque()).append(waiting)
-        self._told[waiting] = (begin, drop)
         self.wake()
 
     def leave(self, waiting: WaitingCall) -> None:
-        """The call is finished."""
-        if self._told.pop(waiting, None) is not None:
-            line = self._lines[waiting.line]
-            line.remove(waiting)
-            if not line:
+        """The call is finished, or nobody needs it."""
+        line = self._lines.get(waiting.line, ())
+        if waiting in line:
+            if len(line) > 1:
+                self._lines[waiting.line].remove(waiting)
+            else:
                 del self._lines[waiting.line]
+            if not waiting.turn.done():
+                waiting.turn.set_result(False)
             self.wake()
+
+    def drop(self, waiting: WaitingCall) -> None:
+        """It has become pointless."""
+        self.counts.dropped[waiting.call] += 1
+        self.leave(waiting)
 
     def again(self, waiting: WaitingCall, after_s: float = 0.0) -> None:
         """Call it once more."""
         waiting.is_busy = False
         waiting.from_s = self._clock.monotonic() + after_s
+        waiting.turn = asyncio.get_running_loop().create_future()
         self.wake()
 
-    def waits(self, line: Line, kind: type[WaitingT]) -> list[WaitingT]:
-        """The waiting calls of a kind in that line that are not in flight, in order."""
-        return [each for each in self._lines.get(line, ()) if isinstance(each, kind) and not each.is_busy]
+    def waits(self, line: Line) -> list[WaitingCall]:
+        """The waiting calls in that line that are not in flight, in order."""
+        return [each for each in self._lines.get(line, ()) if not each.is_busy]
 
     def wake(self) -> None:
         """Something has changed. The next plan is made a moment later, so that changes at the same time are planned
@@ -91,10 +96,9 @@ class Loop:
             number=number,
             needs_token=needs_token,
         )
-        may_call = asyncio.Event()
-        self.enter(waiting, may_call.set, may_call.set)
+        self.enter(waiting)
         try:
-            await may_call.wait()
+            await waiting.turn
         finally:
             self.leave(waiting)
 
@@ -129,16 +133,10 @@ class Loop:
         """Whether it is waiting for its channel to open."""
         return waiting.is_lasting and waiting.channel in self._closed
 
-    def marked(self, line: Line, there: bool | None, *, is_guess: bool = False) -> None:
-        """Record whether a mark is set; None: unknown. With ``is_guess``, only if nothing was recorded."""
-        if not is_guess or line not in self._marks:
-            self._marks[line] = there
-
     async def close(self) -> None:
         """Start nothing more."""
         self._is_over = True
         self._lines.clear()
-        self._told.clear()
         if self._alarm is not None:
             self._alarm.cancel()
             await asyncio.gather(self._alarm, return_exceptions=True)
@@ -148,18 +146,18 @@ class Loop:
         self._is_woken = False
         if self._is_over:
             return
-        state = State(self._clock.monotonic(), self._has_token, self._closed, self._marks, self._served)
+        state = State(self._clock.monotonic(), self._has_token, self._closed, self.marks, self._served)
         decided = plan(self._lines.values(), self._buckets, state)
         for waiting in decided.drop:
-            self.counts.dropped[waiting.call] += 1
-            self._told[waiting][1]()
+            self.drop(waiting)
         for waiting in decided.begin:
             waiting.is_busy = True
             self._buckets.take(waiting.call, waiting.channel, state.now_s)
             self._begun += 1
             self.counts.made[waiting.call] += 1
             self._served[waiting.call, waiting.channel] = self._begun
-            self._told[waiting][0]()
+            if not waiting.turn.done():  # its task may have been cancelled
+                waiting.turn.set_result(True)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -196,14 +196,17 @@ def instead(operation: Operation, refusal: str) -> Operation | None:
 class Item(WaitingCall):
     """A pending operation. ``submitted`` is as it came, ``operation`` as it is sent, once ``is_clean``; ``unsure``:
     it may have been sent before; ``can_look``: history can tell. ``step``: the purpose of its call. ``file_id``: of
-    an upload, once there is one; ``place``: the ref of the placeholder message, which becomes the post."""
+    an upload, once there is one; ``place``: the ref of the placeholder message, which becomes the post. ``note``: the
+    name of its record in the journal. ``is_outdated``: nobody needs it any more."""
 
     op_id: str
+    note: str
     submitted: Operation
     operation: Operation
     result: asyncio.Future[MessageRef]
     unsure: bool
     can_look: bool
+    is_outdated: bool
     step: Literal["send", "look", "keep a place"] = "send"
     failures: int = 0
     is_clean: bool = False
@@ -226,11 +229,6 @@ class Item(WaitingCall):
                 self.step, self.call = "look", "replies" if now.thread else "history"
             else:
                 self.step = "keep a place"
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether nobody needs it any more."""
-        return isinstance(self.operation, Post) and self.operation.outdated
 
     @property
     def is_repeat(self) -> bool:

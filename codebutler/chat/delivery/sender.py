@@ -9,7 +9,7 @@ from random import Random
 from typing import Self, TypeVar
 
 from codebutler.chat.delivery.access import Authority, Channels, Reader
-from codebutler.chat.delivery.attempts import Attempts, Recovery
+from codebutler.chat.delivery.attempts import Attempts
 from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Loop
@@ -19,8 +19,8 @@ from codebutler.chat.layout import Section
 from codebutler.chat.port import Call, ChatPort, History, HistoryPage
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatRateLimitedError, ChatUnreachableError
-from codebutler.domain.model import Operation, Post, Value
-from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef, PersonRef
+from codebutler.domain.model import Operation, Value
+from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.records import Notes
 
@@ -66,11 +66,9 @@ class Sender:
         self._streams = Streamer(chat, self._loop, clock, editor.redact, leftovers)
         self._handover = Handover(chat, self._streams, notes, editor, self._authority)
         spread = rng or Random()  # noqa: S311 - spreads retries, guards nothing
-        recovery = Recovery(self._loop, self._authority, self.channels, spread)
+        access = (self._authority, self.channels, self._reader)
         can_look = can.look_up is not None
-        self._attempts = Attempts(
-            self._loop, self._handover, self._reader, recovery, clock, can_look=can_look
-        )
+        self._attempts = Attempts(self._loop, self._handover, access, clock, spread, can_look=can_look)
 
     async def __aenter__(self) -> Self:
         await self._handover.begin()
@@ -137,16 +135,9 @@ class Sender:
         place = self.where(channel, about(operation))
         if not self._whispers:
             operation = in_public(operation, is_direct=place != channel)
-        is_outdated = isinstance(operation, Post) and operation.outdated
-        item = self._attempts.known(place, op_id, operation)
+        item = self._attempts.start(place, op_id, operation, unsure=unsure, lasting=lasting)
         if isinstance(item, str):
             return item, None
-        if item is None:
-            if is_outdated and not unsure:
-                return NOWHERE, None
-            item = self._attempts.add(place, op_id, operation, unsure=unsure, lasting=lasting)
-        elif is_outdated:
-            self._attempts.outdate(item)
         try:
             result = await asyncio.shield(item.result)
         except asyncio.CancelledError:
