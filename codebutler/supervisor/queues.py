@@ -197,31 +197,30 @@ class Sends:
         if op_id == message.op_id and isinstance(message.operation, Upload):
             whole = structs.replace(message.operation, content=content.getvalue())
             message = structs.replace(message, operation=whole)
-        if message.op_id in self._tasks:
-            if isinstance(message.operation, Post) and message.operation.outdated:
-                self._begin(repo, message, f"{message.op_id} outdated")
-            return
-        operation: Operation = message.operation
-        content_bytes = 0  # a file counts as it is, everything else as JSON
-        if isinstance(operation, Upload):
-            content_bytes, operation = len(operation.content), structs.replace(operation, content=b"")
-        size_bytes = len(json.encode(operation))
-        if size_bytes > OPERATION_BYTES:
-            # Far beyond any chat's limit, and it would keep us busy before the chat could refuse it.
-            self._tell(SendFailed(op_id=message.op_id, code="msg_too_long"))
-            return
-        if isinstance(operation, Post | Update) and (operation.message.card or operation.message.buttons):
-            size_bytes *= BLOCK_COST
-        self._begin(repo, message, message.op_id, size_bytes + content_bytes)
-        if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:
-            self._room.clear()
-
-    def _begin(self, repo: RepoSettings, message: Send, key: str, size_bytes: int = 0) -> None:
+        key, size_bytes = message.op_id, 0
         if key in self._tasks:
-            return
+            key = f"{key} outdated"
+            if not (isinstance(message.operation, Post) and message.operation.outdated) or key in self._tasks:
+                return
+        else:
+            operation: Operation = message.operation
+            content_bytes = 0  # a file counts as it is, everything else as JSON
+            if isinstance(operation, Upload):
+                content_bytes, operation = len(operation.content), structs.replace(operation, content=b"")
+            size_bytes = len(json.encode(operation))
+            if size_bytes > OPERATION_BYTES:
+                # Far beyond any chat's limit, and it would keep us busy before the chat could refuse it.
+                if self._answer is not None:
+                    self._answer(SendFailed(op_id=message.op_id, code="msg_too_long"))
+                return
+            if isinstance(operation, Post | Update) and (operation.message.card or operation.message.buttons):
+                size_bytes *= BLOCK_COST
+            size_bytes += content_bytes
         work = self._run(repo, message, key, size_bytes)
         self._tasks[key] = asyncio.create_task(work, name=f"send:{repo.name}:{key}")
         self._bytes += size_bytes
+        if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:
+            self._room.clear()
 
     @property
     def full(self) -> bool:
@@ -260,12 +259,9 @@ class Sends:
             self._room.set()
         if key == message.op_id:
             reached("answer.before")
-            self._tell(answer)
-
-    def _tell(self, answer: Answer) -> None:
-        if self._answer is not None:
-            self._answer(answer)
-        reached("answer.after")
+            if self._answer is not None:
+                self._answer(answer)
+            reached("answer.after")
 
 
 # The files and threads that one worker process requested, in transit to it. They end with the process.
