@@ -101,19 +101,16 @@ def said(markdown: str, *buttons: Button) -> Message:
 
 def every_text(value: T, change: Callable[[str], str]) -> T:
     """The same value, with ``change`` applied to every text in it."""
-    changed: T = _changed(value, change)
-    return changed
-
-
-def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    changed: Any = value
     if isinstance(value, str):
-        return change(value)
-    if isinstance(value, tuple):
-        return tuple(_changed(each, change) for each in value)
-    if isinstance(value, Struct):
+        changed = change(value)
+    elif isinstance(value, tuple):
+        changed = tuple(every_text(each, change) for each in value)
+    elif isinstance(value, Struct):
         fields = (name for name in value.__struct_fields__ if name not in _OF_OURS)
-        return replace(value, **{name: _changed(getattr(value, name), change) for name in fields})
-    return value
+        changed = replace(value, **{name: every_text(getattr(value, name), change) for name in fields})
+    result: T = changed
+    return result
 
 
 ALLOW_ACTION = "codebutler.allow"

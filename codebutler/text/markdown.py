@@ -254,20 +254,13 @@ def _closes(match: re.Match[str], fence: _Fence) -> bool:
 
 @dataclass
 class Node:
-    """A block and the blocks in it; markdown-it bounds the nesting."""
+    """A block and the blocks in it; markdown-it bounds the nesting. ``type``: markdown-it's name for it, "" for the
+    whole. ``inline``: the text tokens of a paragraph, a heading or a cell."""
 
     token: Token | None = None
+    type: str = ""
+    inline: list[Token] = field(default_factory=list)
     children: list[Node] = field(default_factory=list)
-
-    @property
-    def type(self) -> str:
-        """markdown-it's name for it, "" for the whole."""
-        return self.token.type.removesuffix("_open") if self.token else ""
-
-    @property
-    def inline(self) -> list[Token]:
-        """The text tokens of a paragraph, a heading or a cell."""
-        return [child for part in self.children if part.token for child in part.token.children or []]
 
 
 def blocks(markdown: str) -> Sequence[Node]:
@@ -278,8 +271,9 @@ def blocks(markdown: str) -> Sequence[Node]:
         if token.nesting < 0:
             path.pop()
             continue
-        node = Node(token)
+        node = Node(token, token.type.removesuffix("_open"))
         path[-1].children.append(node)
+        path[-1].inline += token.children or []
         if token.nesting > 0:
             path.append(node)
     return root.children

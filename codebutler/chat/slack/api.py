@@ -31,7 +31,7 @@ from codebutler.chat.slack.forms import reason_view
 from codebutler.chat.slack.history import page_in
 from codebutler.chat.slack.http import ApiCall, ChatClock, SlackHttp, check_app_token
 from codebutler.chat.slack.mrkdwn import neutralise
-from codebutler.chat.slack.render import REACTIONS, Blocks, blocks_of, every_text, rendered
+from codebutler.chat.slack.render import REACTIONS, blocks_of, every_text, rendered
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
@@ -93,7 +93,7 @@ class SlackApi:
 
     async def post(self, channel: ConversationRef, post: Post, op_id: str) -> MessageRef:
         """Slack: chat.postMessage, without unfurling links."""
-        text, blocks = self._rendered(post.message, post.mention)
+        text, blocks = rendered(post.message, post.mention, self._redact)
         answer = await self._http.call(
             ApiCall("chat.postMessage", write=True),
             channel=channel,
@@ -108,7 +108,7 @@ class SlackApi:
 
     async def whisper(self, channel: ConversationRef, post: Post) -> MessageRef:
         """Slack: chat.postEphemeral."""
-        text, blocks = self._rendered(post.message, post.mention)
+        text, blocks = rendered(post.message, post.mention, self._redact)
         answer = await self._http.call(
             ApiCall("chat.postEphemeral", write=True),
             channel=channel,
@@ -132,7 +132,7 @@ class SlackApi:
         mention: PersonRef = NO_PERSON,
         op_id: str = "",
     ) -> None:
-        text, blocks = self._rendered(message, mention)
+        text, blocks = rendered(message, mention, self._redact)
         await self._http.call(
             ApiCall("chat.update", write=True),
             channel=channel,
@@ -141,10 +141,6 @@ class SlackApi:
             blocks=blocks or None,
             metadata=operation_metadata(op_id) if op_id else None,
         )
-
-    def _rendered(self, message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blocks]:
-        text, blocks = rendered(message, mention)
-        return self._redact(text), every_text(blocks, self._redact)
 
     async def react(self, channel: ConversationRef, react: React) -> None:
         """Slack: reactions.add, reactions.remove."""

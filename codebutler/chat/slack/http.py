@@ -209,12 +209,19 @@ class SlackHttp:
             self._client.token = self._token
 
     async def call(self, call: ApiCall, *, bearer: str = "", **arguments: object) -> Mapping[str, Any]:
-        """The answer to one method; ``bearer`` is another token for this call. Raises ChatError."""
+        """The answer to one method; ``bearer`` is another token for this call. Nested arguments are sent as JSON, and
+        those that are None not at all. Raises ChatError."""
         if self._client is None:
             raise ChatUnreachableError("the connection to the Web API is not open")
         headers = {"Authorization": f"Bearer {bearer}"} if bearer else None
+        texts = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in arguments.items()
+            if value is not None
+        }
+        form = {name: text.encode("utf-8", "replace").decode("utf-8") for name, text in texts.items()}
         try:
-            answer = await self._client.api_call(call.method, data=_form(arguments), headers=headers)
+            answer = await self._client.api_call(call.method, data=form, headers=headers)
         except SlackApiError as error:
             raise _refusal_of(call, error) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -266,17 +273,6 @@ class SlackHttp:
 async def _pieces(content: bytes) -> AsyncIterator[bytes]:
     for at in range(0, len(content), UPLOAD_PIECE_BYTES):
         yield content[at : at + UPLOAD_PIECE_BYTES]
-
-
-def _form(arguments: Mapping[str, object]) -> dict[str, str]:
-    """A form body as Slack reads it: nested values as JSON, missing ones left out."""
-    form: dict[str, str] = {}
-    for name, value in arguments.items():
-        if value is None:
-            continue
-        text = value if isinstance(value, str) else json.dumps(value)
-        form[name] = text.encode("utf-8", "replace").decode("utf-8")
-    return form
 
 
 def _refusal_of(call: ApiCall, error: SlackApiError) -> ChatError:

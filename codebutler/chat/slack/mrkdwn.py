@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
 from urllib.parse import urlsplit
 
 from markdown_it.token import Token
@@ -60,7 +62,8 @@ def _block(node: Node, depth: int) -> list[str]:
         case "paragraph":
             return _Inline().render(node.inline).split("\n")
         case "heading":
-            return [_Inline(bold=True).render(node.inline)]
+            text = _Inline(_open=["*"]).render(node.inline)
+            return [f"*{text}*" if text.strip() else text]
         case "fence" | "code_block":
             return _fence(token.content)
         case "bullet_list" | "ordered_list":
@@ -113,11 +116,6 @@ _BROADCAST = re.compile(r"(?<![\w.])@(?=(?:channel|here|everyone)\b)", re.IGNORE
 _ENCLOSED = re.compile(r"<([^<>\n]+)>")
 
 
-def escape(text: str) -> str:
-    """Plain text, shown literally by Slack."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 def unescape(text: str) -> str:
     """The text of a Slack event as the person saw and typed it.
 
@@ -130,7 +128,7 @@ def unescape(text: str) -> str:
 def neutralise(text: str) -> str:
     """The same text to read, but its mentions notify nobody: not ``<@U1>``, not ``@channel``.
 
-    For plain text or Markdown, before ``escape``. Idempotent.
+    For plain text or Markdown, before it is escaped. Idempotent.
     """
     guarded = _CONTROL.sub(lambda match: match["open"] + ZERO_WIDTH_SPACE, text)
     return _BROADCAST.sub("@" + ZERO_WIDTH_SPACE, guarded)
@@ -167,7 +165,7 @@ _LOOKS_LIKE_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w
 
 def safe(text: str) -> str:
     """Plain text, shown literally and pinging nobody."""
-    return escape(neutralise(text))
+    return escape(neutralise(text), quote=False)
 
 
 def link(url: str, label: str) -> str:
@@ -175,7 +173,7 @@ def link(url: str, label: str) -> str:
     label = " ".join(label.split())
     if urlsplit_scheme(url) not in LINK_SCHEMES:
         return safe(f"{label} ({url})" if label and label != url else url)
-    target = escape(re.sub(r"[|<>\s]", lambda match: f"%{ord(match[0]):02X}", url))
+    target = escape(re.sub(r"[|<>\s]", lambda match: f"%{ord(match[0]):02X}", url), quote=False)
     if not label or label in (url, url.removeprefix("mailto:")):
         return f"<{target}>"
     if _LOOKS_LIKE_ADDRESS.match(label):
@@ -191,14 +189,14 @@ def urlsplit_scheme(url: str) -> str:
         return ""
 
 
+@dataclass(slots=True)
 class _Inline:
-    """Walks the tokens once. Slack sees a mark only at the edge of a word, so some get a zero-width space."""
+    """Walks the tokens once. Slack sees a mark only at the edge of a word, so some get a zero-width space.
+    ``_open``: the marks that are open; ``_edge``: one was just closed."""
 
-    def __init__(self, *, bold: bool = False) -> None:
-        self._out: list[str] = []
-        self._open: list[str] = ["*"] if bold else []
-        self._bold = bold
-        self._edge = False
+    _out: list[str] = field(default_factory=list)
+    _open: list[str] = field(default_factory=list)
+    _edge: bool = False
 
     def render(self, tokens: Sequence[Token]) -> str:
         at = 0
@@ -208,8 +206,7 @@ class _Inline:
             else:
                 self._token(tokens[at])
                 at += 1
-        text = "".join(self._out)
-        return f"*{text}*" if self._bold and text.strip() else text
+        return "".join(self._out)
 
     def _token(self, token: Token) -> None:
         name, _, side = token.type.rpartition("_")

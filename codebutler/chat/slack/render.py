@@ -47,9 +47,11 @@ FINAL = frozenset(REACTIONS[mark] for mark in ("done", "failed", "stopped"))
 """On a message whose turn has ended."""
 
 
-def rendered(message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blocks]:
+def rendered(
+    message: Message, mention: PersonRef = NO_PERSON, redact: Callable[[str], str] = str
+) -> tuple[str, Blocks]:
     """The text, which is the notification, and the blocks, which Slack shows instead if there are any.
-    ``mention``: a user to mention."""
+    ``mention``: a user to mention. ``redact`` sees every text last."""
     call = f"<@{mention}> " if re.fullmatch(USER, mention) else ""
     laid = sections(message)[:MAX_SECTIONS]
     text = "\n".join(shown for part in laid if (shown := mrkdwn(part, message.names)))
@@ -57,14 +59,14 @@ def rendered(message: Message, mention: PersonRef = NO_PERSON) -> tuple[str, Blo
         text = mrkdwn(Section(message.summary)) or text
     if message.is_short:
         text = text or "(this message cannot be shown)"
-        return call + clip_mrkdwn(text, SHORT_CHARS), []
+        return redact(call + clip_mrkdwn(text, SHORT_CHARS)), []
     if message.is_foreign:
         text = clip_mrkdwn(text, FALLBACK_CHARS)
     elif message.card or message.buttons:
         text = clip_mrkdwn(text, CARD_CHARS)
     has_blocks = message.is_foreign or any(part.kind != "text" or part.buttons for part in laid)
     blocks = blocks_of(laid, message.names) if has_blocks or len(laid) > 1 else []
-    return call + text, _calling(call, blocks) if call else blocks
+    return redact(call + text), every_text(_calling(call, blocks) if call else blocks, redact)
 
 
 def blocks_of(parts: Iterable[Section], names: Collection[PersonRef] = ()) -> Blocks:
