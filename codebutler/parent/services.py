@@ -86,14 +86,16 @@ class ParentServices:
         served = self._chats.of(repo.channel_id)
         match news:
             case Doing(thread=thread, text=text):
-                served.statuses.show(served.sender.where(repo.channel_id, thread), thread, text)
-                if not text:
-                    served.sender.turn_over(repo.channel_id, thread)
+                place = served.sender.where(repo.channel_id, thread)
+                served.statuses.show(place, thread, text)
+                if not text and place != repo.channel_id:
+                    served.sender.turn_over(place, thread)
             case Live(kind=kind):
                 for listener in self._listeners.of(repo.channel_id):
                     listener.live(news)
-                if kind in ("text", "writing"):
-                    served.sender.written(repo.channel_id, news.thread, news.text, whole=kind == "text")
+                place = served.sender.where(repo.channel_id, news.thread)
+                if kind in ("text", "writing") and place != repo.channel_id:
+                    served.sender.written(place, news.thread, news.text, whole=kind == "text")
             case TurnStarted(messages=messages):
                 for listener in self._listeners.of(repo.channel_id):
                     listener.started(messages)
@@ -122,7 +124,8 @@ class ParentServices:
         """
         if ended.outcome == "interrupted":
             self._signals.interrupted.tell(repo.channel_id)
-            self._chats.of(repo.channel_id).sender.turn_over(repo.channel_id, ended.thread)
+            sender = self._chats.of(repo.channel_id).sender
+            sender.turn_over(sender.where(repo.channel_id, ended.thread), ended.thread)
         self._parts.spending.told(repo.name)
         if self._parts.tracing is not None:
             self._parts.tracing.ended(repo.name, repo.channel_id, ended.messages, ended.outcome)

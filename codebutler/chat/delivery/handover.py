@@ -171,8 +171,10 @@ class Handover:
                 await self._chat.update(item.channel, edit, item.op_id)
             case Post() as post if post.only_for and self._whispers:
                 result = await self._whispers.whisper(item.channel, post)
+            case Post() as post if stream := self._streams.open.get((item.channel, post.thread or NOWHERE)):
+                result = await self._streams.post(stream, post, item.op_id)
             case Post() as post:
-                result = await self._streams.post(item.channel, post, item.op_id)
+                result = await self._chat.post(item.channel, post, item.op_id)
             case Update() as update:
                 await self._chat.update(item.channel, update, item.op_id)
             case React() as react:

@@ -27,6 +27,10 @@ from codebutler.intake.records import Notes
 T = TypeVar("T")
 
 
+def _in_its_channel(channel: ConversationRef, _item: str) -> ConversationRef:
+    return channel
+
+
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
@@ -46,6 +50,8 @@ class Sender:
         direct: DirectThreads | None = None,
     ) -> None:
         self._direct = direct
+        self.where = direct.where if direct else _in_its_channel
+        """Where the message or file that a channel knows really is."""
         can = chat.capabilities
         self._whispers = can.ephemeral is not None
         self.limits = chat.limits
@@ -170,19 +176,14 @@ class Sender:
                 "publish", ConversationRef(user), partial(self._home.publish_home, user, parts)
             )
 
-    def where(self, channel: ConversationRef, item: str) -> ConversationRef:
-        """Where the message or file that ``channel`` knows really is."""
-        return self._direct.where(channel, item) if self._direct else channel
+    def written(self, place: ConversationRef, thread: MessageRef, text: str, *, whole: bool) -> None:
+        """The current text of a block of an agent's prose, streamed in a direct conversation; ``whole``: it is
+        complete."""
+        (self._streams.written if whole else self._streams.writing)(place, thread, text)
 
-    def written(self, channel: ConversationRef, thread: MessageRef, text: str, *, whole: bool) -> None:
-        """The current text of a block of an agent's prose; ``whole``: it is complete. Streamed in direct
-        conversations."""
-        if (place := self.where(channel, thread)) != channel:
-            (self._streams.written if whole else self._streams.writing)(place, thread, text)
-
-    def turn_over(self, channel: ConversationRef, thread: MessageRef) -> None:
+    def turn_over(self, place: ConversationRef, thread: MessageRef) -> None:
         """No more text will follow there, except for an answer that may be under way."""
-        self._streams.over(self.where(channel, thread), thread)
+        self._streams.over(place, thread)
 
     async def history(
         self,

@@ -75,7 +75,7 @@ log = logging.getLogger("codebutler.chat.delivery")
 
 
 @dataclass(slots=True, eq=False)
-class _Stream:
+class Stream:
     """``writing`` is the latest text of a block. ``ref`` is "" before it has started; ``is_lost``: it may
     have started, and we do not know where. ``is_passed``: something else was posted below it, so nothing may
     replace it. ``is_over``: its turn is.
@@ -102,7 +102,7 @@ class _Stream:
 
 
 class Streamer:
-    """Handles posts, and the streams beside them. ``redact`` sees every text last.
+    """The streams, and posts beside them. ``redact`` sees every text last.
 
     Without ``leftovers`` nothing is streamed.
     """
@@ -120,7 +120,8 @@ class Streamer:
         self._clock = clock
         self._redact = redact
         self._leftovers = leftovers
-        self._open: dict[Thread, _Stream] = {}
+        self.open: dict[Thread, Stream] = {}
+        """The streams that an answer may still replace."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._works = False
 
@@ -150,49 +151,46 @@ class Streamer:
 
     def written(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
         """A block of prose is complete. It does not start a stream: it may be the answer."""
-        if (stream := self._open.get((channel, thread))) is not None:
+        if (stream := self.open.get((channel, thread))) is not None:
             stream.writing = ""
             stream.growth = stream.growth.written(self._redact(text[:MOST_CHARS]))
             stream.news.set()
 
     def over(self, channel: ConversationRef, thread: MessageRef) -> None:
         """The turn that wrote there is over."""
-        stream = self._open.get((channel, thread))
+        stream = self.open.get((channel, thread))
         if stream is not None and not stream.is_over:
             stream.is_over = True
             stream.end()
             self._tasks.start(self._linger(stream), name=f"end of a stream in {channel}")
 
-    async def post(self, channel: ConversationRef, post: Post, op_id: str) -> MessageRef:
-        """As in the port. An answer replaces its stream, if it can."""
-        stream = self._open.get((channel, post.thread or NOWHERE))
-        if stream is None or post.only_for:
-            return await self._chat.post(channel, post, op_id)
+    async def post(self, stream: Stream, post: Post, op_id: str) -> MessageRef:
+        """As in the port, into the thread of an open stream. An answer replaces the stream, if it can."""
         if post.in_place and await self._take(stream, post, op_id):
             return stream.ref
-        ref = await self._chat.post(channel, post, op_id)
+        ref = await self._chat.post(stream.thread[0], post, op_id)
         self._pass(stream, answered=post.in_place)
         return ref
 
     def passed(self, channel: ConversationRef, thread: MessageRef) -> None:
         """Something other than the answer was posted in the thread."""
-        if (stream := self._open.get((channel, thread))) is not None:
+        if (stream := self.open.get((channel, thread))) is not None:
             self._pass(stream, answered=False)
 
-    def _stream(self, thread: Thread) -> _Stream | None:
+    def _stream(self, thread: Thread) -> Stream | None:
         """The thread's stream, a new one if there is none; None if there cannot be one now."""
         if self._leftovers is None or not self._works:
             return None
-        stream = self._open.get(thread)
+        stream = self.open.get(thread)
         if stream is not None and stream.is_over:
             self._close(stream)
             stream = None
-        if stream is None and len(self._open) < MOST_OPEN and not self._leftovers.is_dirty(thread):
-            stream = self._open[thread] = _Stream(thread)
+        if stream is None and len(self.open) < MOST_OPEN and not self._leftovers.is_dirty(thread):
+            stream = self.open[thread] = Stream(thread)
             self._tasks.start(self._run(stream, self._leftovers), name=f"stream in {thread[0]}")
         return stream
 
-    async def _run(self, stream: _Stream, leftovers: Leftovers) -> None:
+    async def _run(self, stream: Stream, leftovers: Leftovers) -> None:
         """The task that makes the stream's calls, from its first word to its end."""
         until_s = self._clock.monotonic() + LIFE_S
         try:
@@ -211,7 +209,7 @@ class Streamer:
             stream.end()
             stream.ended.set()
 
-    def _mind(self, stream: _Stream, error: Exception) -> None:
+    def _mind(self, stream: Stream, error: Exception) -> None:
         """Whether a failure ends this stream only, or all streaming."""
         if stream.ref:
             return
@@ -220,7 +218,7 @@ class Streamer:
             self._works = False
             log.info("streaming is off in this workspace: %s", error)
 
-    async def _grow(self, stream: _Stream, chat: Streams) -> None:
+    async def _grow(self, stream: Stream, chat: Streams) -> None:
         """Show new text, if the limits allow it now. Raises ChatError: then it is over."""
         channel, thread = stream.thread
         # The end of unfinished text may be the start of a key.
@@ -247,7 +245,7 @@ class Streamer:
             raise
         stream.shown = text
 
-    async def _take(self, stream: _Stream, post: Post, op_id: str) -> bool:
+    async def _take(self, stream: Stream, post: Post, op_id: str) -> bool:
         """Replace the stream by the answer; False if that is impossible.
 
         Raises ChatOutcomeUnknownError if it may have happened: look it up.
@@ -278,28 +276,28 @@ class Streamer:
         self._close(stream, taken=True)
         return True
 
-    def _pass(self, stream: _Stream, *, answered: bool) -> None:
+    def _pass(self, stream: Stream, *, answered: bool) -> None:
         """Something was posted below it; ``answered``: what could have replaced it."""
         stream.is_passed = True
         stream.end()
         if answered or stream.is_over:
             self._close(stream)
 
-    async def _linger(self, stream: _Stream) -> None:
+    async def _linger(self, stream: Stream) -> None:
         if not stream.is_passed:
             await self._clock.sleep(LINGER_S)
         self._close(stream)
 
-    def _close(self, stream: _Stream, *, taken: bool = False) -> None:
+    def _close(self, stream: Stream, *, taken: bool = False) -> None:
         """Forget it, and delete it unless an answer has replaced it."""
-        if self._leftovers is not None and self._open.get(stream.thread) is stream:
-            del self._open[stream.thread]
+        if self._leftovers is not None and self.open.get(stream.thread) is stream:
+            del self.open[stream.thread]
             stream.end()
             self._leftovers.soil(stream.thread)
             work = self._cleared(stream, self._leftovers, taken=taken)
             self._tasks.start(work, name=f"end of a stream in {stream.thread[0]}")
 
-    async def _cleared(self, stream: _Stream, leftovers: Leftovers, *, taken: bool) -> None:
+    async def _cleared(self, stream: Stream, leftovers: Leftovers, *, taken: bool) -> None:
         await stream.ended.wait()
         if not taken and (stream.ref or stream.is_lost):
             await leftovers.sweep(stream.thread, stream.ref)

@@ -117,21 +117,21 @@ async def test_the_answer_stands_once_and_alone(stage: Stage, faults: list[Fault
     for fault in faults:
         stage.server.faults.add(fault)
     async with stage.sender() as sender:
-        sender.written(HOME, stage.root, "It is a", whole=False)
+        sender.written(stage.place, stage.root, "It is a", whole=False)
         if "startStream" not in str(faults):
             await stage.until("It is")
-        sender.written(HOME, stage.root, "It is **all** fi", whole=False)
+        sender.written(stage.place, stage.root, "It is **all** fi", whole=False)
         if "startStream" not in str(faults) and "appendStream" not in str(faults):
             await stage.until("It is **all**")
         await stage.answered(sender)
-        sender.turn_over(HOME, stage.root)
+        sender.turn_over(stage.place, stage.root)
         await stage.until(SHOWN)
         await stage.until_clean()
 
 
 async def test_the_next_life_takes_away_what_no_answer_took(stage: Stage) -> None:
     async with stage.sender() as sender:
-        sender.written(HOME, stage.root, "It is a", whole=False)
+        sender.written(stage.place, stage.root, "It is a", whole=False)
         await stage.until("It is")
     async with stage.sender() as sender:
         await stage.answered(sender, unsure=True)

@@ -33,12 +33,10 @@ LOST = ChatOutcomeUnknownError("lost", "outcome_unknown")
 
 
 class Detour:
-    """Everything of the channel stands in the conversation, but what is about ``apart``."""
-
-    apart = "1.000001"
+    """Everything of the channel stands in the conversation."""
 
     def where(self, channel: str, item: str) -> str:
-        return DIRECT if channel == HOME and item != self.apart else channel
+        return DIRECT if channel == HOME else channel
 
     async def posted(self, channel: str, place: str, ts: str) -> None:
         """Known by its channel."""
@@ -67,7 +65,7 @@ class Stage:
         return self.chat.texts(DIRECT)
 
     async def write(self, sender: Sender, text: str) -> None:
-        sender.written(HOME, self.thread, text, whole=False)
+        sender.written(DIRECT, self.thread, text, whole=False)
         await self.passes(PACE_S)
 
     async def passes(self, seconds: float) -> None:
@@ -82,7 +80,7 @@ class Stage:
         task = self.answer(sender)
         while not task.done():
             await self.passes(1)
-        sender.turn_over(HOME, self.thread)
+        sender.turn_over(DIRECT, self.thread)
         await self.passes(60)
         return task.result()
 
@@ -111,21 +109,13 @@ async def test_an_answer_grows_and_is_then_itself(stage: Stage) -> None:
         assert stage.is_clean()
 
 
-async def test_a_channel_gets_no_stream(stage: Stage) -> None:
-    stage.chat.say(HOME, "U1", "hello", ts=Detour.apart)
-    async with stage.life() as sender:
-        sender.written(HOME, Detour.apart, "It is all fine", whole=False)
-        await stage.passes(5)
-        assert stage.chat.texts(HOME) == []
-
-
 async def test_each_turn_of_a_thread_has_its_own(stage: Stage) -> None:
     async with stage.life() as sender:
         for number in (1, 2):
             await stage.write(sender, "It is all f")
             task = stage.answer(sender, f"op-{number}")
             await stage.passes(5)
-            sender.turn_over(HOME, stage.thread)
+            sender.turn_over(DIRECT, stage.thread)
             await stage.passes(60)
             assert task.done()
         assert stage.said == [WHOLE, WHOLE]
@@ -135,7 +125,7 @@ async def test_each_turn_of_a_thread_has_its_own(stage: Stage) -> None:
 async def test_blocks_follow_one_another_and_nobody_is_pinged_and_no_secret_leaves(stage: Stage) -> None:
     async with stage.life() as sender:
         await stage.write(sender, "See <!channel> hunter two and")
-        sender.written(HOME, stage.thread, "See <!channel> hunter two and more.", whole=True)
+        sender.written(DIRECT, stage.thread, "See <!channel> hunter two and more.", whole=True)
         await stage.write(sender, "Next o")
         (said,) = stage.said
         assert said.startswith("See <")
@@ -146,7 +136,7 @@ async def test_blocks_follow_one_another_and_nobody_is_pinged_and_no_secret_leav
 async def test_slack_is_called_no_more_often_than_it_allows(stage: Stage) -> None:
     async with stage.life() as sender:
         for number in range(600):
-            sender.written(HOME, stage.thread, "word " * (number + 1), whole=False)
+            sender.written(DIRECT, stage.thread, "word " * (number + 1), whole=False)
             await stage.passes(0.1)
         assert stage.chat.calls.count("append_stream") <= 60 / PACE_S
 
@@ -178,7 +168,7 @@ async def test_an_answer_below_something_else_is_posted_there(stage: Stage) -> N
 async def test_a_turn_without_an_answer_leaves_nothing_of_it(stage: Stage) -> None:
     async with stage.life() as sender:
         await stage.write(sender, "It is a")
-        sender.turn_over(HOME, stage.thread)
+        sender.turn_over(DIRECT, stage.thread)
         await stage.passes(LINGER_S + 5)
         assert stage.said == []
         assert stage.is_clean()
@@ -207,7 +197,7 @@ async def test_a_workspace_without_streams_is_asked_once(stage: Stage) -> None:
     async with stage.life() as sender:
         for _ in range(3):
             await stage.write(sender, "It is a")
-            sender.turn_over(HOME, stage.thread)
+            sender.turn_over(DIRECT, stage.thread)
             await stage.passes(LINGER_S + 5)
         assert stage.chat.calls.count("start_stream") == 1
 
@@ -309,7 +299,7 @@ async def test_what_stood_there_before_is_let_be(stage: Stage) -> None:
         await stage.write(sender, "It is a")
         (streamed,) = [one for one in stage.chat.messages(DIRECT) if one["text"] == "It is"]
         stage.chat.find(streamed["ts"])["ts"] = "1767225701.000001"
-        sender.turn_over(HOME, stage.thread)
+        sender.turn_over(DIRECT, stage.thread)
         await stage.passes(60)
         assert stage.said == ["An earlier answer."]
 
@@ -323,13 +313,13 @@ async def _one_life(stage: Stage, rng: Random, *, first: bool) -> bool:
     async with stage.life() as sender:
         text = WHOLE if first else ""
         for end in sorted(rng.randrange(len(WHOLE)) for _ in range(rng.randrange(6))):
-            sender.written(HOME, stage.thread, text[:end], whole=False)
+            sender.written(DIRECT, stage.thread, text[:end], whole=False)
             await stage.passes(rng.choice((0.0, 0.5, 2.0)))
         if not first or rng.random() < 0.8:
             task = stage.answer(sender, unsure=not first)
             await stage.passes(rng.choice((0.0, 1.0, 30.0, 400.0)))
             if rng.random() < 0.5:
-                sender.turn_over(HOME, stage.thread)
+                sender.turn_over(DIRECT, stage.thread)
             await stage.passes(rng.choice((0.0, 30.0, 2_000.0)))
             return task.done()
     return False

@@ -291,7 +291,7 @@ async def test_nothing_is_streamed_where_it_cannot_be_or_could_not_be_found_agai
     chat, clock = MemoryChat(lacks=(lacks,)), ManualClock()
     root = chat.say(DIRECT, "U1", "question")
     async with Sender(chat, clock, Editor(str), rng=Random(1), direct=Detour(), notes=Notes()) as sender:
-        sender.written(HOME, root, "It is all", whole=False)
+        sender.written(DIRECT, root, "It is all", whole=False)
         await clock.advance(10)
         assert await sender.submit(HOME, "op", Post(message=said("Fine."), thread=root, in_place=True))
     assert chat.calls == ["post"]
