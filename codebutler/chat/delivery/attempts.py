@@ -167,7 +167,7 @@ class Attempts:
         """Send it, once for each of its turns, until its outcome is known."""
         if item.unsure and isinstance(item.operation, Post):
             await self._recall(item)
-        while not item.result.done() and await item.turn:
+        while not item.result.done() and await self._loop.turn(item):
             try:
                 if item.is_outdated and item.step != "look":
                     self._settle(item, item.place)

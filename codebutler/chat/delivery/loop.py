@@ -32,6 +32,7 @@ class Loop:
         self._clock = clock
         self._buckets = Buckets(limits)
         self._lines: dict[Line, deque[WaitingCall]] = {}
+        self._turns: dict[WaitingCall, asyncio.Future[bool]] = {}
         self._numbers = count(1)
         self._has_token = True
         self._closed: dict[ConversationRef, float] = {}
@@ -43,22 +44,26 @@ class Loop:
 
     def enter(self, waiting: WaitingCall) -> None:
         """Queue it at the end of its line."""
-        waiting.turn = asyncio.get_running_loop().create_future()
+        self._turns[waiting] = asyncio.get_running_loop().create_future()
         waiting.number = waiting.number or next(self._numbers)
         self._lines.setdefault(waiting.line, deque()).append(waiting)
         self.wake()
 
     def leave(self, waiting: WaitingCall) -> None:
         """The call is finished, or nobody needs it."""
-        line = self._lines.get(waiting.line, ())
-        if waiting in line:
-            if len(line) > 1:
-                self._lines[waiting.line].remove(waiting)
-            else:
+        if (turn := self._turns.pop(waiting, None)) is not None:
+            line = self._lines[waiting.line]
+            line.remove(waiting)
+            if not line:
                 del self._lines[waiting.line]
-            if not waiting.turn.done():
-                waiting.turn.set_result(False)
+            if not turn.done():
+                turn.set_result(False)
             self.wake()
+
+    async def turn(self, waiting: WaitingCall) -> bool:
+        """Wait until it is to be made: True. False if it leaves, or has left, before."""
+        turn = self._turns.get(waiting)
+        return turn is not None and await turn
 
     def drop(self, waiting: WaitingCall) -> None:
         """It has become pointless."""
@@ -69,7 +74,8 @@ class Loop:
         """Call it once more."""
         waiting.is_busy = False
         waiting.from_s = self._clock.monotonic() + after_s
-        waiting.turn = asyncio.get_running_loop().create_future()
+        if waiting in self._turns:
+            self._turns[waiting] = asyncio.get_running_loop().create_future()
         self.wake()
 
     def waits(self, line: Line) -> list[WaitingCall]:
@@ -98,7 +104,7 @@ class Loop:
         )
         self.enter(waiting)
         try:
-            await waiting.turn
+            await self.turn(waiting)
         finally:
             self.leave(waiting)
 
@@ -137,6 +143,7 @@ class Loop:
         """Start nothing more."""
         self._is_over = True
         self._lines.clear()
+        self._turns.clear()
         if self._alarm is not None:
             self._alarm.cancel()
             await asyncio.gather(self._alarm, return_exceptions=True)
@@ -156,8 +163,9 @@ class Loop:
             self._begun += 1
             self.counts.made[waiting.call] += 1
             self._served[waiting.call, waiting.channel] = self._begun
-            if not waiting.turn.done():  # its task may have been cancelled
-                waiting.turn.set_result(True)
+            turn = self._turns[waiting]
+            if not turn.done():  # its task may have been cancelled
+                turn.set_result(True)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -7,7 +7,6 @@ value the channels take turns, so that no worker can starve the others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -84,7 +83,6 @@ class WaitingCall:
     """A waiting call, not to be made before ``from_s``; ``is_busy`` while in flight. ``number``: its age.
 
     ``needs_token``: it waits while our token is refused; ``is_lasting``: it waits while its channel is closed to us.
-    ``turn``, once it is in the queue: True when it is to be made, False if it has left before.
     """
 
     call: Call
@@ -96,7 +94,6 @@ class WaitingCall:
     is_busy: bool = False
     needs_token: bool = True
     is_lasting: bool = False
-    turn: asyncio.Future[bool] = field(init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
