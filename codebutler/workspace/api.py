@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from typing import Literal
 
+import msgspec
+from msgspec import Struct
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,14 +18,72 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.http import admits
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.methods.files import MAX_FILE_BYTES
-from codebutler.workspace.panel import Fault, Faults
 from codebutler.workspace.params import Params, RateLimits, decode
 from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.responses import Call, House
 from codebutler.workspace.state import BOT_SCOPES
 
+
+class Disconnect(msgspec.Struct, forbid_unknown_fields=True):
+    """How the app's connections end; ``drop`` cuts them without warning, ``deafen`` keeps them open without
+    events."""
+
+    reason: Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets", "drop", "deafen"]
+
+
+Kind = Literal["rate_limit", "status", "error", "delay", "reset", "lost", "hang"]
+
+
+class Fault(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A scripted fault for the next ``times`` calls of ``method`` (``*``: any; ``files.upload`` and
+    ``files.download`` are the two file transfers); with ``only_app``, only calls of the app under test. ``kind``:
+    ``rate_limit`` (429 with Retry-After), ``status`` (that HTTP status), ``error`` (ok:false with that code),
+    ``delay`` (responds ``delay_s`` late), ``reset`` (connection dropped, nothing done), ``lost`` (done, then the
+    connection dropped), ``hang`` (done, never answered)."""
+
+    method: str
+    kind: Kind
+    times: int = 1
+    retry_after_s: int = 1
+    status: int = 500
+    error: str = "internal_error"
+    delay_s: float = 1.0
+    only_app: bool = False
+
+
+class Faults:
+    """The pending faults, in the order they were added, each method separately."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Fault] = deque()
+
+    def add(self, fault: Fault) -> None:
+        """Add a fault; one for no calls (``times`` 0 or less) is ignored."""
+        if fault.times > 0:
+            self._queue.append(fault)
+
+    def take(self, method: str, *, by_app: bool = True) -> Fault | None:
+        """The fault for this call, which counts as used."""
+        for fault in self._queue:
+            if fault.method in (method, "*") and (by_app or not fault.only_app):
+                fault.times -= 1
+                if fault.times == 0:
+                    self._queue.remove(fault)
+                return fault
+        return None
+
+    def pending(self) -> tuple[Fault, ...]:
+        """The pending faults, oldest first; ``times`` is the number of calls left."""
+        return tuple(self._queue)
+
+    def clear(self) -> None:
+        """Clear the pending faults."""
+        self._queue.clear()
+
+
 MAX_BODY_BYTES = 4_000_000
 WITHOUT_TOKEN = frozenset({"api.test"})
+FOR_APP_TOKEN = frozenset({"api.test", "apps.connections.open"})
 LOGIN_PAGE = (
     "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in to this workspace</body></html>"
 )
@@ -32,9 +94,9 @@ class WebApi:
 
     def __init__(self, house: House, faults: Faults, clock: Clock, limits: RateLimits) -> None:
         self._house = house
-        self._faults = faults
+        self.faults = faults
         self._clock = clock
-        self._limits = limits
+        self.limits = limits
 
     async def call(self, request: Request) -> Response:
         """Every refusal is HTTP 200 with ok:false, as Slack's; only rate limits are 429."""
@@ -53,7 +115,7 @@ class WebApi:
         return await self._with_faults(request, "files.download", lambda: self._give_file(request))
 
     async def _with_faults(self, request: Request, method: str, answer: Callable[[], Response]) -> Response:
-        fault = self._faults.take(method, by_app=self._is_app(request))
+        fault = self.faults.take(method, by_app=self._is_app(request))
         if fault is None:
             return answer()
         if fault.kind == "rate_limit":
@@ -93,6 +155,8 @@ class WebApi:
             handler = METHODS.get(method)
             if handler is None:
                 raise MethodError("unknown_method")
+            if user is None and method not in FOR_APP_TOKEN:
+                raise MethodError("not_allowed_token_type")
             told = handler(Call(self._house, user, params))
         except MethodError as refused:
             return JSONResponse(refusal(refused))
@@ -113,7 +177,7 @@ class WebApi:
         """Only the app has rate limits, not the people and guests."""
         if user is not None and user.id != self._house.workspace.bot.id:
             return 0
-        return self._limits.wait_s(method, params.text("channel"))
+        return self.limits.wait_s(method, params.text("channel"))
 
     def _take_file(self, request: Request, body: bytes) -> Response:
         stored = self._house.uploads.pop(request.path_params["ticket"], None)

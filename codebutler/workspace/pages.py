@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,38 +18,28 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from codebutler.workspace import render
-from codebutler.workspace.api import MAX_BODY_BYTES, bearer, read_body
+from codebutler.workspace.api import MAX_BODY_BYTES, Disconnect, Fault, WebApi, bearer, read_body
+from codebutler.workspace.connections import Stream
 from codebutler.workspace.interact import Dialogs, Interactions
 from codebutler.workspace.manifest import Offers
-from codebutler.workspace.panel import Panel
 from codebutler.workspace.params import decoded
 from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.responses import House
-from codebutler.workspace.stream import Stream
 
 _WEB = re.compile(r"https?://|mailto:", re.IGNORECASE)
 NAME = re.compile(r"[\w][\w .'-]{0,39}")
 
 
-@dataclass(frozen=True)
-class Desks:
-    """The user making the request."""
-
-    interactions: Interactions
-    dialogs: Dialogs
-    people: Newcomers
-    panel: Panel
-
-
 class Pages:
     """The page's own endpoints. ``acts`` are those that take JSON from a user, by the ends of their URLs."""
 
-    def __init__(self, house: House, stream: Stream, desks: Desks, offers: Offers) -> None:
+    def __init__(self, house: House, stream: Stream, people: Newcomers, api: WebApi, offers: Offers) -> None:
         self._house = house
         self._stream = stream
-        self._desks = desks
+        self._faults, self._limits = api.faults, api.limits
         self._offers = offers
-        dialogs, interactions, people = desks.dialogs, desks.interactions, desks.people
+        self.dialogs = dialogs = Dialogs(house)
+        self.interactions = interactions = Interactions(house)
         self.acts: dict[str, Callable[[User, Json], Awaitable[Json]]] = {
             "click": self._click,
             "submit": dialogs.submit,
@@ -85,7 +74,7 @@ class Pages:
                 ],
                 "statuses": self._statuses(),
                 **msgspec.to_builtins(self._offers),
-                **self._desks.dialogs.shown_to(me),
+                **self.dialogs.shown_to(me),
             }
         )
 
@@ -116,12 +105,12 @@ class Pages:
 
     async def _click(self, me: User, given: Json) -> Json:
         """Press or choose something in a message or, with a view_id, in a modal or home tab."""
-        acting = self._desks.dialogs.act if given.get("view_id") else self._desks.interactions.click
+        acting = self.dialogs.act if given.get("view_id") else self.interactions.click
         return await acting(me, given)
 
     async def _look_at_home(self, me: User, given: Json) -> Json:
         """The user opens the app's home or its messages; the app is notified (app_home_opened)."""
-        return self._desks.dialogs.open_home(me, given)
+        return self.dialogs.open_home(me, given)
 
     async def markdown(self, request: Request) -> Response:
         """Markdown as HTML, safe for the page."""
@@ -132,7 +121,7 @@ class Pages:
     async def respond(self, request: Request) -> Response:
         """A response_url: the URL itself is the credential."""
         try:
-            self._desks.interactions.responses.respond(request.path_params["key"], await _json(request))
+            self.interactions.responses.respond(request.path_params["key"], await _json(request))
         except MethodError as refused:
             return JSONResponse({"ok": False, "error": refused.code}, 404)
         return Response("ok", media_type="text/plain")
@@ -141,22 +130,41 @@ class Pages:
         """POST injects a fault, GET shows pending faults and the app's figures, DELETE clears faults."""
         self._person(bearer(request))
         if request.method == "POST":
-            self._desks.panel.order(await read_body(request, MAX_BODY_BYTES))
+            self._faults.add(decoded(await read_body(request, MAX_BODY_BYTES), Fault))
         elif request.method == "DELETE":
-            self._desks.panel.clear()
-        return JSONResponse({"ok": True, **self._desks.panel.state()})
+            self._faults.clear()
+        return self._figures()
 
     async def limits(self, request: Request) -> Response:
         """Whether calls over Slack's rate limits are refused from now on (``enforced``) or only counted."""
         self._person(bearer(request))
-        self._desks.panel.enforce(on=bool((await _json(request)).get("enforced")))
-        return JSONResponse({"ok": True, **self._desks.panel.state()})
+        self._limits.enforced = bool((await _json(request)).get("enforced"))
+        return self._figures()
 
     async def disconnect(self, request: Request) -> Response:
-        """Asks the app's sockets to disconnect, or drops them: the body says which."""
+        """Ends the app's connections in one of Slack's ways, or worse: the body says which."""
         self._person(bearer(request))
-        self._desks.panel.disconnect(await read_body(request, MAX_BODY_BYTES))
+        reason = decoded(await read_body(request, MAX_BODY_BYTES), Disconnect).reason
+        hub = self._house.hub
+        if reason == "drop":
+            hub.connections.drop()
+        elif reason == "deafen":
+            hub.connections.deafen()
+        else:
+            hub.disconnect(reason)
         return JSONResponse({"ok": True})
+
+    def _figures(self) -> Response:
+        """Pending ``faults``, the socket's figures, and how often the app exceeded Slack's limits."""
+        hub, limits = self._house.hub, self._limits
+        told = {
+            "faults": msgspec.to_builtins(self._faults.pending()),
+            "connections": len(hub.connections),
+            "pending": hub.pending,
+            "counts": msgspec.to_builtins(hub.counts),
+            "limits": {"enforced": limits.enforced, "violations": dict(limits.violations)},
+        }
+        return JSONResponse({"ok": True, **told})
 
     def _person(self, token: str) -> User:
         """Raises MethodError invalid_auth for every token except a person's or a guest bot's."""
@@ -190,14 +198,6 @@ class Newcomers:
     def __init__(self, house: House) -> None:
         self._house = house
         self._workspace = house.workspace
-
-    def known(self) -> list[Json]:
-        """Everybody except the app itself."""
-        return [
-            {"id": user.id, "name": user.name, "is_bot": user.is_bot}
-            for user in self._workspace.users.values()
-            if user.id != self._workspace.bot.id
-        ]
 
     def add(self, name: str, *, is_bot: bool = False, is_news: bool = True) -> User:
         """Add a user, as a member of every channel; ``is_news``: notify the others. Raises MethodError invalid_name,

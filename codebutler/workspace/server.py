@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Self, TypeVar
@@ -23,19 +22,17 @@ from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.http import listen, serving
 from codebutler.workspace import render
-from codebutler.workspace.api import LoopbackGuard, WebApi, refusal, transport_of
+from codebutler.workspace.api import Faults, LoopbackGuard, WebApi, refusal, transport_of
+from codebutler.workspace.connections import Signal, Stream
 from codebutler.workspace.events import Announcer
-from codebutler.workspace.interact import Dialogs, Interactions
 from codebutler.workspace.manifest import AppCommand, Offers, Subscriptions
 from codebutler.workspace.methods import METHODS
-from codebutler.workspace.pages import Desks, Newcomers, Pages
-from codebutler.workspace.panel import Faults, Panel
+from codebutler.workspace.pages import Newcomers, Pages
 from codebutler.workspace.params import Params, RateLimits
 from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.responses import Call, House
 from codebutler.workspace.socket import Hub, Timing
 from codebutler.workspace.state import Tokens, Workspace
-from codebutler.workspace.stream import Signal, Stream
 from codebutler.workspace.views import Whispers
 
 T = TypeVar("T")
@@ -86,9 +83,11 @@ class WorkspaceServer:
         announcer = Announcer(self.workspace, self.hub, self.stream, options.subscriptions)
         whispers = Whispers(self.workspace, self.stream)
         self.house = House(self.workspace, announcer, self.hub, whispers, url="", socket_url="")
-        self.interactions = Interactions(self.house)
-        self.dialogs = Dialogs(self.house)
         self.people = Newcomers(self.house)
+        api = WebApi(self.house, self.faults, self.clock, self.limits)
+        pages = Pages(self.house, self.stream, self.people, api, options.offers)
+        self.interactions, self.dialogs = pages.interactions, pages.dialogs
+        self._app = create_app(self.house, api, pages)
         for name in (*options.guests, *options.guest_bots):
             self._let_in(name, is_bot=name in options.guest_bots)
         self._served = contextlib.AsyncExitStack()
@@ -162,12 +161,7 @@ class WorkspaceServer:
         self.house.url = f"http://{host}"
         self.house.socket_url = f"ws://{host}"
         self.workspace.files_url = f"{self.house.url}/files"
-        api = WebApi(self.house, self.faults, self.clock, self.limits)
-        panel = Panel(self.hub, self.faults, self.limits)
-        desks = Desks(self.interactions, self.dialogs, self.people, panel)
-        pages = Pages(self.house, self.stream, desks, self.options.offers)
-        app = create_app(self.house, api, pages)
-        await self._served.enter_async_context(serving(app, listener))
+        await self._served.enter_async_context(serving(self._app, listener))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -221,33 +215,25 @@ def new_tokens() -> Tokens:
     )
 
 
-@dataclass
-class Site:
-    """The page's files and the app's websocket, as endpoints."""
-
-    house: House
-    static: Path
-
-    async def index(self, _: Request) -> Response:
-        """The chat page, for anybody; the token in its address's fragment decides what it may do."""
-        return FileResponse(self.static / "index.html", headers=PAGE_HEADERS)
-
-    async def link(self, socket: WebSocket) -> None:
-        """Socket Mode: the hub checks the ticket in the address, and ends a connection without one."""
-        await self.house.hub.connections.serve(socket, transport_of(socket))
-
-
 def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
     """Routes and guard; the parts are passed in."""
     static = Path(str(resources.files("codebutler.workspace") / "static"))
-    site = Site(house, static)
+
+    async def index(_: Request) -> Response:
+        """For anybody; the token in its address's fragment decides what the page may do."""
+        return FileResponse(static / "index.html", headers=PAGE_HEADERS)
+
+    async def link(socket: WebSocket) -> None:
+        """The hub checks the ticket in the address, and ends a connection without one."""
+        await house.hub.connections.serve(socket, transport_of(socket))
+
     inner = Starlette(
         routes=[
-            Route("/", site.index),
+            Route("/", index),
             # Where links to messages lead; a tab without a key says what to do.
-            Route("/archives/{place:path}", site.index),
+            Route("/archives/{place:path}", index),
             Mount("/static", StaticFiles(directory=static)),
-            WebSocketRoute("/link/", site.link),
+            WebSocketRoute("/link/", link),
             Route("/api/{method}", api.call, methods=["GET", "POST"]),
             Route("/upload/{ticket}", api.upload, methods=["POST"]),
             Route("/files/{file}/{name:path}", api.download),

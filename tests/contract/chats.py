@@ -32,7 +32,7 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from codebutler.workspace.server import WorkspaceServer
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes

@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 
 from codebutler.observe.chain import verify
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from codebutler.workspace.records import Message
 from codebutler_worker.store import tables
 from tests.e2e.house import DEADLINE_S, House, command, house, whole_text

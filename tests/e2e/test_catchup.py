@@ -27,7 +27,7 @@ from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_matrix import QUICK, buttons, eventually, rehearsal
 from tests.ledger import rows

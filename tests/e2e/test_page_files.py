@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import house
 from tests.e2e.test_files import media

@@ -22,7 +22,7 @@ import os
 import signal
 from pathlib import Path
 
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from tests.e2e.house import DEADLINE_S, LOOK_S, House, house, whole_text
 from tests.e2e.test_matrix import QUICK, claude, model_env, rehearsal
 from tests.modelserver.server import ModelServer, Reply

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
+from codebutler.workspace.api import Fault, Kind
 from codebutler.workspace.connections import Reason
-from codebutler.workspace.panel import Fault, Kind
 from tests.soak.gauges import below, children
 from tests.soak.plan import Plan
 from tests.soak.stage import Stage

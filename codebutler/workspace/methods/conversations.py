@@ -1,4 +1,4 @@
-"""conversations.*: channels, their members, and their history."""
+"""conversations.*: channels, their members, names and topics, and their history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from codebutler.workspace import render
 from codebutler.workspace.params import make_cursor, open_cursor, page
 from codebutler.workspace.records import Channel, Json, Message, MethodError, User, normal_ts
-from codebutler.workspace.responses import Call, Method
+from codebutler.workspace.responses import Call
 
 MAX_INVITED = 100
 # The ``types`` of the lists, by the ``channel_type`` of events.
@@ -16,36 +16,30 @@ TYPES = {"im": "im", "group": "private_channel", "channel": "public_channel"}
 
 def list_channels(call: Call) -> Json:
     """conversations.list: public channels and, if ``types`` asks for them, the caller's private ones."""
-    types = call.params.text("types", "public_channel").split(",")
-    known = [
-        channel
-        for channel in call.workspace.channels.values()
-        if (call.actor.id in channel.members if channel.is_hidden else True)
-        and TYPES[channel.kind] in types
-        and not (channel.is_archived and call.params.flag("exclude_archived"))
-    ]
-    channels, cursor = page(known, call.params)
-    return {
-        "channels": [render.conversation(channel, call.actor) for channel in channels],
-        "response_metadata": {"next_cursor": cursor},
-    }
+    return _listed(call, list(call.workspace.channels.values()))
 
 
 def of_user(call: Call) -> Json:
     """The conversations of the caller, or of the ``user`` named."""
     user = call.workspace.user(call.params.text("user", call.actor.id))
+    return _listed(
+        call, [channel for channel in call.workspace.channels.values() if user.id in channel.members]
+    )
+
+
+def _listed(call: Call, channels: list[Channel]) -> Json:
+    """A page of those that the caller may see and asked for."""
     types = call.params.text("types", "public_channel").split(",")
     known = [
         channel
-        for channel in call.workspace.channels.values()
-        if user.id in channel.members
+        for channel in channels
+        if (not channel.is_hidden or call.actor.id in channel.members)
         and TYPES[channel.kind] in types
         and not (channel.is_archived and call.params.flag("exclude_archived"))
-        and (not channel.is_hidden or call.actor.id in channel.members)
     ]
-    channels, cursor = page(known, call.params)
+    shown, cursor = page(known, call.params)
     return {
-        "channels": [render.conversation(channel, call.actor) for channel in channels],
+        "channels": [render.conversation(channel, call.actor) for channel in shown],
         "response_metadata": {"next_cursor": cursor},
     }
 
@@ -75,11 +69,7 @@ def join(call: Call) -> Json:
 
     Raises MethodError is_archived, method_not_supported_for_channel_type.
     """
-    channel = call.channel()
-    if channel.is_im:
-        raise MethodError("method_not_supported_for_channel_type")
-    if channel.is_archived:
-        raise MethodError("is_archived")
+    channel = _open_channel(call)
     already = call.actor.id in channel.members
     if not already:
         _admit(call, channel, call.actor, inviter="")
@@ -171,15 +161,7 @@ def _admit(call: Call, channel: Channel, user: User, inviter: str) -> None:
         "team": call.workspace.team_id,
     }
     call.house.announcer.happened(channel, {**joined, "inviter": inviter} if inviter else joined)
-    message = Message(
-        ts=call.workspace.next_ts(),
-        user=user.id,
-        text=f"<@{user.id}> has joined the channel",
-        subtype="channel_join",
-        inviter=inviter,
-    )
-    channel.add(message)
-    call.house.announcer.posted(channel, message)
+    _note(call, channel, "channel_join", "has joined the channel", by=user, inviter=inviter)
 
 
 def _readable(call: Call) -> Channel:
@@ -214,15 +196,160 @@ def _told(call: Call, channel: Channel, shown: list[str], cursor: str) -> Json:
     return told
 
 
-METHODS: dict[str, Method] = {
-    "conversations.list": list_channels,
-    "users.conversations": of_user,
-    "conversations.info": info,
-    "conversations.create": create,
-    "conversations.join": join,
-    "conversations.invite": invite,
-    "conversations.members": members,
-    "conversations.open": open_conversation,
-    "conversations.history": history,
-    "conversations.replies": replies,
-}
+MAX_TOPIC_CHARS = 250
+
+
+def rename(call: Call) -> Json:
+    """Slack lets an app rename only what it created."""
+    channel = _open_channel(call)
+    if call.actor.is_bot and channel.creator != call.actor.id:
+        raise MethodError("not_authorized")
+    name, old = call.params.text("name"), channel.name
+    if name != old:
+        call.workspace.check_name(name)
+        channel.name = name
+        _note(call, channel, "channel_name", f'has renamed the channel from "{old}" to "{name}"')
+        told = {
+            "id": channel.id,
+            "name": name,
+            "name_normalized": name,
+            "created": channel.created_s,
+            "is_channel": True,
+            "is_mpim": False,
+        }
+        call.house.announcer.happened(channel, {"type": "channel_rename", "channel": told})
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def archive(call: Call) -> Json:
+    """conversations.archive: nobody can act in it from now on.
+
+    Raises MethodError already_archived, method_not_supported_for_channel_type.
+    """
+    channel = call.channel()
+    if channel.is_im:
+        raise MethodError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise MethodError("already_archived")
+    _note(call, channel, "channel_archive", "archived the channel")
+    return _set_archived(call, channel, "channel_archive", archived=True)
+
+
+def unarchive(call: Call) -> Json:
+    """conversations.unarchive; members are still members. Raises MethodError not_archived."""
+    channel = call.channel()
+    if not channel.is_archived:
+        raise MethodError("not_archived")
+    _note(call, channel, "channel_unarchive", "un-archived the channel")
+    return _set_archived(call, channel, "channel_unarchive", archived=False)
+
+
+def _set_archived(call: Call, channel: Channel, event: str, *, archived: bool) -> Json:
+    channel.is_archived = archived
+    told = {"type": event, "channel": channel.id, "user": call.actor.id}
+    call.house.announcer.happened(channel, told)
+    return {}
+
+
+def leave(call: Call) -> Json:
+    """conversations.leave; for a non-member it is a warning, not an error."""
+    channel = _open_channel(call)
+    if call.actor.id not in channel.members:
+        return {"not_in_channel": True}
+    _dismiss(call, channel, call.actor)
+    return {}
+
+
+def kick(call: Call) -> Json:
+    """conversations.kick: removes another member.
+
+    Raises MethodError cant_kick_self, not_in_channel, user_not_found.
+    """
+    channel = _open_channel(call)
+    user = call.workspace.user(call.params.needed("user", "user_not_found"))
+    if user.id == call.actor.id:
+        raise MethodError("cant_kick_self")
+    if user.id not in channel.members:
+        raise MethodError("not_in_channel")
+    _dismiss(call, channel, user)
+    return {}
+
+
+def set_topic(call: Call) -> Json:
+    """conversations.setTopic, with a notice in the channel. Raises MethodError too_long."""
+    channel = _open_channel(call)
+    channel.topic = _short(call, "topic")
+    _note(call, channel, "channel_topic", f"set the channel topic: {channel.topic}")
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def set_purpose(call: Call) -> Json:
+    """conversations.setPurpose, with a notice in the channel. Raises MethodError too_long."""
+    channel = _open_channel(call)
+    channel.purpose = _short(call, "purpose")
+    _note(call, channel, "channel_purpose", f"set the channel description: {channel.purpose}")
+    return {"channel": render.conversation(channel, call.actor)}
+
+
+def close(call: Call) -> Json:
+    """Hides a direct conversation; its messages stay."""
+    if not call.channel().is_im:
+        raise MethodError("method_not_supported_for_channel_type")
+    return {}
+
+
+def mark(call: Call) -> Json:
+    """Only the reader's own pages get an event, as with Slack's clients."""
+    channel = call.channel()
+    ts = normal_ts(call.params.needed("ts", "invalid_timestamp"))
+    channel.read[call.actor.id] = ts
+    call.house.announcer.marked(channel, call.actor, ts)
+    return {}
+
+
+def _open_channel(call: Call) -> Channel:
+    channel = call.channel()
+    if channel.is_im:
+        raise MethodError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise MethodError("is_archived")
+    return channel
+
+
+def _short(call: Call, name: str) -> str:
+    text = call.params.text(name)
+    if len(text) > MAX_TOPIC_CHARS:
+        raise MethodError("too_long")
+    return text
+
+
+def _dismiss(call: Call, channel: Channel, user: User) -> None:
+    """Remove a member. The app itself gets ``channel_left`` and no other event about it.
+
+    Source: Slack's staff and users in its SDKs' issues (bolt-js 1847, node-slack-sdk 931).
+    """
+    if user.id == call.workspace.bot.id:
+        channel.members.discard(user.id)
+        told = {"type": "channel_left", "channel": channel.id, "actor_id": call.actor.id}
+        call.house.announcer.happened(channel, told, told_anyway=True)
+        return
+    left = {
+        "type": "member_left_channel",
+        "user": user.id,
+        "channel": channel.id,
+        "channel_type": "C",
+        "team": call.workspace.team_id,
+    }
+    channel.members.discard(user.id)
+    _note(call, channel, "channel_leave", "has left the channel", by=user)
+    call.house.announcer.happened(channel, left)
+
+
+def _note(
+    call: Call, channel: Channel, subtype: str, said: str, by: User | None = None, inviter: str = ""
+) -> None:
+    """A notice in the channel about a change of it, in Slack's wording."""
+    user, ts = by or call.actor, call.workspace.next_ts()
+    message = Message(ts=ts, user=user.id, text=f"<@{user.id}> {said}", subtype=subtype, inviter=inviter)
+    channel.add(message)
+    call.house.announcer.posted(channel, message)

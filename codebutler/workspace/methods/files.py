@@ -10,7 +10,7 @@ from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.methods.chat import publish
 from codebutler.workspace.records import Channel, Json, Message, MethodError, StoredFile
-from codebutler.workspace.responses import Call, Method
+from codebutler.workspace.responses import Call
 
 MAX_FILE_BYTES = 100_000_000
 
@@ -143,12 +143,3 @@ def _member(call: Call, channel_id: str) -> Channel:
     if call.actor.id not in channel.members:
         raise MethodError("not_in_channel")
     return channel
-
-
-METHODS: dict[str, Method] = {
-    "files.getUploadURLExternal": get_upload_url,
-    "files.completeUploadExternal": complete_upload,
-    "files.info": info,
-    "files.list": list_files,
-    "files.delete": delete,
-}

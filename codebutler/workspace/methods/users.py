@@ -1,22 +1,21 @@
-"""users.*, auth.* and other methods about people, the app and the team."""
+"""users.*, auth.*, views.* and other methods about people, the app and the team."""
 
 from __future__ import annotations
 
 from codebutler.workspace import render
 from codebutler.workspace.params import page
 from codebutler.workspace.records import Json, MethodError, User
-from codebutler.workspace.responses import Call, Method
+from codebutler.workspace.responses import Call
+from codebutler.workspace.views import View
 
 
 def info(call: Call) -> Json:
     """Raises MethodError user_not_found."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     return {"user": render.user(call.workspace, _named(call))}
 
 
 def list_users(call: Call) -> Json:
     """users.list: everybody, bots too, a page at a time."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     users, cursor = page(list(call.workspace.users.values()), call.params)
     return {
         "members": [render.user(call.workspace, user) for user in users],
@@ -27,7 +26,6 @@ def list_users(call: Call) -> Json:
 
 def lookup(call: Call) -> Json:
     """By the address in users.info. Raises MethodError users_not_found."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     address = call.params.needed("email", "users_not_found").lower()
     for user in call.workspace.users.values():
         if not user.is_bot and render.email(user) == address:
@@ -43,15 +41,13 @@ def profile(call: Call) -> Json:
 
 def presence(call: Call) -> Json:
     """users.getPresence: everybody is always active."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     if call.params.has("user"):
         _named(call)
     return {"presence": "active", "online": True, "auto_away": False, "manual_away": False}
 
 
-def groups(call: Call) -> Json:
+def groups(_: Call) -> Json:
     """Always empty."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     return {"usergroups": []}
 
 
@@ -95,7 +91,6 @@ def connections_open(call: Call) -> Json:
 
 def bots_info(call: Call) -> Json:
     """bots.info: the app's own bot unless ``bot`` names another. Raises MethodError bot_not_found."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     wanted = call.params.text("bot", call.workspace.bot.bot_id)
     for user in call.workspace.users.values():
         if user.is_bot and user.bot_id == wanted:
@@ -105,28 +100,70 @@ def bots_info(call: Call) -> Json:
 
 def team_info(call: Call) -> Json:
     """team.info: the one team there is."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     workspace = call.workspace
     return {"team": {"id": workspace.team_id, "name": workspace.team_name, "domain": "workspace"}}
 
 
 def emoji_list(call: Call) -> Json:
     """No emoji of its own."""
-    call.actor  # noqa: B018 - the app-level token may not ask
     return {"emoji": {}, "cache_ts": str(call.workspace.now_s())}
 
 
-METHODS: dict[str, Method] = {
-    "auth.test": test,
-    "apps.connections.open": connections_open,
-    "api.test": api_test,
-    "bots.info": bots_info,
-    "team.info": team_info,
-    "emoji.list": emoji_list,
-    "users.info": info,
-    "users.list": list_users,
-    "users.lookupByEmail": lookup,
-    "users.profile.get": profile,
-    "users.getPresence": presence,
-    "usergroups.list": groups,
-}
+def publish_view(call: Call) -> Json:
+    """views.publish: a person's home tab.
+
+    Raises MethodError user_not_found, hash_conflict, and the errors of an invalid view.
+    """
+    user = call.workspace.user(call.params.needed("user_id", "user_not_found"))
+    given = _given(call)
+    return _told_view(call, call.house.views.publish(user.id, given, call.params.text("hash")))
+
+
+def open_view(call: Call) -> Json:
+    """views.open: a modal, for somebody who has just acted.
+
+    Raises MethodError invalid_trigger_id, exchanged_trigger_id, expired_trigger_id, and the errors of an
+    invalid view.
+    """
+    given = _given(call)
+    return _told_view(call, call.house.views.open(_trigger(call), given))
+
+
+def push_view(call: Call) -> Json:
+    """views.push: a modal on top of the trigger's.
+
+    Raises MethodError push_limit_reached, and as views.open does.
+    """
+    given = _given(call)
+    return _told_view(call, call.house.views.push(_trigger(call), given))
+
+
+def update_view(call: Call) -> Json:
+    """views.update: replace an open view's content, by ``view_id`` or ``external_id``.
+
+    Raises MethodError not_found, hash_conflict, and the errors of an invalid view.
+    """
+    given = _given(call)
+    views = call.house.views
+    view = views.find(call.params.text("view_id"), call.params.text("external_id"))
+    return _told_view(call, views.update(view, given, call.params.text("hash")))
+
+
+def _given(call: Call) -> Json:
+    """The view; only the app itself has views. Raises MethodError not_allowed_token_type, invalid_arguments."""
+    if call.actor.id != call.workspace.bot.id:
+        raise MethodError("not_allowed_token_type")
+    view = call.params.object("view")
+    if view is None:
+        raise MethodError("invalid_arguments", ("[ERROR] missing required field: view",))
+    return view
+
+
+def _trigger(call: Call) -> str:
+    return call.params.needed("trigger_id", "invalid_trigger_id")
+
+
+def _told_view(call: Call, view: View) -> Json:
+    views = call.house.views
+    call.house.announcer.views_changed(view.user, views.stack(view.user), views.home(view.user))
+    return {"view": render.view(call.workspace, view)}

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Route, expect
 from slack_sdk.errors import SlackApiError
 
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from tests.browser import clean
 from tests.integration.workspace.browser import Stage, box_of, enter, stage, write
 from tests.integration.workspace.conftest import client_for

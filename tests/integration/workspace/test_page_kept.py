@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.browser import clean
 from tests.integration.workspace.browser import Stage, enter, stage

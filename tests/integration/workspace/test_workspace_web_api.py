@@ -11,7 +11,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.integration.workspace.conftest import client_for, refused
 

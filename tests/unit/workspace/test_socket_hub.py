@@ -12,10 +12,9 @@ import pytest
 from starlette.types import Message
 from starlette.websockets import WebSocket
 
-from codebutler.workspace.connections import MAX_CONNECTIONS
+from codebutler.workspace.connections import MAX_CONNECTIONS, Signal
 from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.socket import Hub, Timing
-from codebutler.workspace.stream import Signal
 from tests.clock import ManualClock, settle
 
 EVENT: Json = {"event_id": "Ev1"}

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
+from codebutler.workspace.api import Fault, Faults
 from codebutler.workspace.blocks import accepted, find_action
-from codebutler.workspace.panel import Fault, Faults
 from codebutler.workspace.params import Params, RateLimits, decode, make_cursor, open_cursor, page
 from codebutler.workspace.records import MethodError
 from tests.clock import ManualClock

@@ -12,7 +12,7 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
-from codebutler.workspace.panel import Fault, Kind
+from codebutler.workspace.api import Fault, Kind
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.notes import Notes
 

@@ -18,7 +18,7 @@ from codebutler.chat.slack.socket import SocketModeClient
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import ButtonClicked, Event, MessagePosted, Post, SlashCommand
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from tests.notes import Notes

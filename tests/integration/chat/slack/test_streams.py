@@ -18,7 +18,7 @@ from codebutler.domain.message import Message
 from codebutler.domain.model import Post
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.workspace.panel import Fault
+from codebutler.workspace.api import Fault
 from codebutler.workspace.server import WorkspaceServer
 
 HOME = "C0HOME"

@@ -16,7 +16,7 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.model import Upload
 from codebutler.intake.journal import Journal
-from codebutler.workspace.panel import Fault, Kind
+from codebutler.workspace.api import Fault, Kind
 from codebutler.workspace.server import WorkspaceServer
 
 CALLS = ("files.getUploadURLExternal", "files.upload", "files.completeUploadExternal", "files.info")
