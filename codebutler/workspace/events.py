@@ -8,7 +8,7 @@ from codebutler.workspace.manifest import Subscriptions
 from codebutler.workspace.records import Channel, Json, Message, User
 from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Workspace
-from codebutler.workspace.views import View
+from codebutler.workspace.views import View, Views
 
 
 class Announcer:
@@ -34,26 +34,16 @@ class Announcer:
 
     def changed(self, channel: Channel, message: Message, previous: Json) -> None:
         """A message was edited; ``previous`` is its earlier JSON in Slack's form."""
-        self._tell(
-            channel,
-            self._hidden(
-                channel,
-                "message_changed",
-                message=render.message(self._workspace, channel, message),
-                previous_message=previous,
-            ),
-        )
+        told = render.message(self._workspace, channel, message)
+        self._tell_hidden(channel, "message_changed", message=told, previous_message=previous)
 
     def deleted(self, channel: Channel, ts: str, previous: Json) -> None:
         """A message was deleted; ``previous`` is its JSON in Slack's form."""
-        self._tell(
-            channel,
-            self._hidden(channel, "message_deleted", deleted_ts=ts, previous_message=previous),
-        )
+        self._tell_hidden(channel, "message_deleted", deleted_ts=ts, previous_message=previous)
 
     def reacted(self, channel: Channel, message: Message, user: User, reaction: str, *, added: bool) -> None:
         """Somebody's reaction, by its name without colons, was added (``added``) or removed."""
-        self._tell(
+        self.happened(
             channel,
             {
                 "type": "reaction_added" if added else "reaction_removed",
@@ -61,7 +51,6 @@ class Announcer:
                 "reaction": reaction,
                 "item": {"type": "message", "channel": channel.id, "ts": message.ts},
                 "item_user": message.user,
-                "event_ts": self._workspace.next_ts(),
             },
         )
 
@@ -94,7 +83,7 @@ class Announcer:
             self._send(channel, event)
 
     def happened(self, channel: Channel, event: Json, *, told_anyway: bool = False) -> None:
-        """A change of a channel itself. ``told_anyway``: the app gets it though it is no member."""
+        """A change of a channel, or in it. ``told_anyway``: the app gets it though it is no member."""
         stamped = {**event, "event_ts": self._workspace.next_ts()}
         self._stream.publish(stamped, _audience(channel))
         if told_anyway or self._workspace.bot.id in channel.members:
@@ -113,14 +102,10 @@ class Announcer:
             event["view"] = render.view(self._workspace, view)
         self._send(channel, event)
 
-    def views_changed(self, user: str, modals: list[View], home: View | None) -> None:
-        """Tell a person's page its open modals, the visible one last, and its home."""
-        event: Json = {
-            "type": "views",
-            "modals": [render.view(self._workspace, modal) for modal in modals],
-            "home": render.view(self._workspace, home) if home else None,
-        }
-        self._stream.publish(event, frozenset({user}))
+    def views_changed(self, user: str, views: Views) -> None:
+        """Tell a person's page what it shows now."""
+        shown = render.views(self._workspace, views, user)
+        self._stream.publish({"type": "views", **shown}, frozenset({user}))
 
     def joined_team(self, user: User) -> None:
         """Somebody new in the workspace."""
@@ -131,16 +116,13 @@ class Announcer:
 
     def shared(self, channel: Channel, user: User, file_id: str) -> None:
         """A file is in a channel now."""
-        event: Json = {"type": "file_shared", "channel_id": channel.id, "file_id": file_id}
-        self._deliver(
-            channel,
-            {
-                **event,
-                "user_id": user.id,
-                "file": {"id": file_id},
-                "event_ts": self._workspace.next_ts(),
-            },
-        )
+        event: Json = {
+            "type": "file_shared",
+            "channel_id": channel.id,
+            "file_id": file_id,
+            "user_id": user.id,
+        }
+        self._deliver(channel, {**event, "file": {"id": file_id}, "event_ts": self._workspace.next_ts()})
 
     def file_deleted(self, file_id: str) -> None:
         """A file was deleted."""
@@ -177,18 +159,10 @@ class Announcer:
             return False
         return f"<@{self._workspace.bot.id}>" in message.text
 
-    def _hidden(self, channel: Channel, subtype: str, **fields: object) -> Json:
+    def _tell_hidden(self, channel: Channel, subtype: str, **fields: object) -> None:
         ts = self._workspace.next_ts()
-        return {
-            "type": "message",
-            "subtype": subtype,
-            "hidden": True,
-            "channel": channel.id,
-            "ts": ts,
-            "event_ts": ts,
-            "channel_type": channel.kind,
-            **fields,
-        }
+        event: Json = {"type": "message", "subtype": subtype, "hidden": True, "channel": channel.id, "ts": ts}
+        self._tell(channel, {**event, "event_ts": ts, "channel_type": channel.kind, **fields})
 
     def _callback(self, event: Json, channel_id: str) -> Json:
         workspace = self._workspace

@@ -179,11 +179,7 @@ class Dialogs:
 
     def shown_to(self, user: User) -> Json:
         """The person's open modals, the visible one last, and their home."""
-        home = self._views.home(user.id)
-        return {
-            "modals": [render.view(self._workspace, view) for view in self._views.stack(user.id)],
-            "home": render.view(self._workspace, home) if home else None,
-        }
+        return render.views(self._workspace, self._views, user.id)
 
     def open_home(self, user: User, given: Json) -> Json:
         """The person opens the app's home tab; the app gets an event and may publish a newer one."""
@@ -226,7 +222,7 @@ class Dialogs:
         }
         answer = await self._house.hub.ask("interactive", payload, accepts_response=True)
         errors = self._follow(view, answer)
-        self._tell(user)
+        self._house.announcer.views_changed(user.id, self._views)
         return {"errors": errors} if errors else {}
 
     async def close(self, user: User, given: Json) -> Json:
@@ -234,7 +230,7 @@ class Dialogs:
         view = self._views.modal(user.id, str(given.get("view_id") or ""))
         everything = bool(given.get("clear")) or bool(view.given.get("clear_on_close"))
         gone = self._views.close(view, everything=everything)
-        self._tell(user)
+        self._house.announcer.views_changed(user.id, self._views)
         for closed in gone:
             if closed.given.get("notify_on_close"):
                 payload = {
@@ -269,10 +265,6 @@ class Dialogs:
             case _:
                 raise MethodError("invalid_view_response")
         return {}
-
-    def _tell(self, user: User) -> None:
-        views = self._views
-        self._house.announcer.views_changed(user.id, views.stack(user.id), views.home(user.id))
 
 
 def _view_of(answer: Json) -> Json:

@@ -29,20 +29,15 @@ class Params:
     """Typed access to a call's arguments; an argument of the wrong form is ``invalid_arguments``."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """All arguments as given."""
-        return self._values
+        self.values = values
 
     def has(self, name: str) -> bool:
         """Whether the argument was given at all; null does not count, an empty string does."""
-        return self._values.get(name) is not None
+        return self.values.get(name) is not None
 
     def text(self, name: str, default: str = "") -> str:
         """A string, or a number as one. Raises MethodError invalid_arguments for lists, objects and true/false."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None:
             return default
         if isinstance(value, str):
@@ -57,12 +52,9 @@ class Params:
             return found
         raise MethodError(code, (f"[ERROR] missing required field: {name}",))
 
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        """True for true, "true" and "1", which forms can express; any other given value is false."""
-        value = self._values.get(name)
-        if value is None:
-            return default
-        return value is True or str(value).lower() in ("true", "1")
+    def flag(self, name: str) -> bool:
+        """True for true, "true" and "1", which forms can express; everything else is false."""
+        return str(self.values.get(name)).lower() in ("true", "1")
 
     def number(self, name: str, default: int, most: int) -> int:
         """Between 1 and ``most``."""
@@ -90,7 +82,7 @@ class Params:
         raise MethodError(code)
 
     def _nested(self, name: str, code: str) -> Any:
-        value = self._values.get(name)
+        value = self.values.get(name)
         if not isinstance(value, str):
             return value
         if not value:
@@ -131,10 +123,10 @@ def decoded(body: bytes, kind: type[T]) -> T:
         raise MethodError("invalid_arguments", (str(error),)) from None
 
 
-def page(items: Sequence[T], params: Params, *, default: int = 100, most: int = 999) -> tuple[list[T], str]:
+def page(items: Sequence[T], params: Params) -> tuple[list[T], str]:
     """The page for ``cursor`` and ``limit``, and the next cursor ("" at the end)."""
     start = int(open_cursor(params.text("cursor")) or "0")
-    end = start + params.number("limit", default, most)
+    end = start + params.number("limit", 100, 999)
     return list(items[start:end]), make_cursor(str(end)) if end < len(items) else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.workspace.records import Channel, Json, Message, StoredFile, User
 from codebutler.workspace.state import Workspace
-from codebutler.workspace.views import View
+from codebutler.workspace.views import View, Views
 
 
 def bot_profile(workspace: Workspace, bot: User) -> Json:
@@ -147,6 +147,15 @@ def user(workspace: Workspace, told_of: User) -> Json:
     else:
         told["profile"]["email"] = email(told_of)
     return told
+
+
+def views(workspace: Workspace, known: Views, user_id: str) -> Json:
+    """Somebody's open modals, the visible one last, and their home."""
+    home = known.home(user_id)
+    return {
+        "modals": [view(workspace, modal) for modal in known.stack(user_id)],
+        "home": view(workspace, home) if home else None,
+    }
 
 
 def view(workspace: Workspace, told_of: View) -> Json:

@@ -186,10 +186,10 @@ class Responses:
 
     def _replace(self, channel: Channel, target: ResponseTarget, given: Json) -> None:
         whispers = self._house.whispers
-        whispered = whispers.find(target.user, target.message_ts) is not None
+        whisper = whispers.find(target.user, target.message_ts)
         if given.get("delete_original"):
-            if whispered:
-                whispers.delete(target.user, target.message_ts)
+            if whisper is not None:
+                whispers.delete(whisper)
                 return
             message = channel.message(target.message_ts)
             previous = render.message(self._workspace, channel, message)
@@ -197,8 +197,8 @@ class Responses:
             self._house.announcer.deleted(channel, message.ts, previous)
             return
         text, blocks = _content(given)
-        if whispered:
-            whispers.replace(target.user, target.message_ts, text, blocks)
+        if whisper is not None:
+            whispers.replace(whisper, text, blocks)
             return
         message = channel.message(target.message_ts)
         previous = render.message(self._workspace, channel, message)

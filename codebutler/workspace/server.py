@@ -73,7 +73,8 @@ class WorkspaceServer:
     def __init__(self, options: Options | None = None, clock: Clock | None = None) -> None:
         self.options = options = options or Options()
         self.clock = clock or SystemClock()
-        self.tokens = options.tokens or new_tokens()
+        self.tokens = tokens = options.tokens or new_tokens()
+        self.bot_token, self.app_token, self.user_token = tokens.bot, tokens.app, tokens.user
         self.signal = Signal()
         self.faults = Faults()
         self.stream = Stream(self.signal)
@@ -108,21 +109,6 @@ class WorkspaceServer:
     def api_url(self) -> str:
         """The equivalent of https://slack.com/api/, with the trailing slash that Slack's clients expect."""
         return f"{self.house.url}/api/"
-
-    @property
-    def bot_token(self) -> str:
-        """The app's bot token (xoxb-), for Web API calls."""
-        return self.tokens.bot
-
-    @property
-    def app_token(self) -> str:
-        """The app-level token (xapp-), which only opens Socket Mode."""
-        return self.tokens.app
-
-    @property
-    def user_token(self) -> str:
-        """The user token (xoxp-) of "you": whoever holds it acts as that user."""
-        return self.tokens.user
 
     @property
     def section(self) -> Json:

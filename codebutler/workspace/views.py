@@ -296,23 +296,15 @@ class Whispers:
         whisper = self._kept.get(ts)
         return whisper if whisper is not None and whisper.user == user else None
 
-    def replace(self, user: str, ts: str, text: str, blocks: list[Json]) -> None:
-        """Other content in the same place. Raises MethodError message_not_found."""
-        whisper = self._needed(user, ts)
+    def replace(self, whisper: Whisper, text: str, blocks: list[Json]) -> None:
+        """Other content in the same place."""
         whisper.text, whisper.blocks = text, blocks
         self._tell(whisper, self._hidden(whisper, "message_changed", message=self._shown(whisper)))
 
-    def delete(self, user: str, ts: str) -> None:
-        """Raises MethodError message_not_found."""
-        whisper = self._needed(user, ts)
-        del self._kept[ts]
-        self._tell(whisper, self._hidden(whisper, "message_deleted", deleted_ts=ts))
-
-    def _needed(self, user: str, ts: str) -> Whisper:
-        whisper = self.find(user, ts)
-        if whisper is None:
-            raise MethodError("message_not_found")
-        return whisper
+    def delete(self, whisper: Whisper) -> None:
+        """Nobody sees it any more, and its buttons cannot be pressed."""
+        del self._kept[whisper.ts]
+        self._tell(whisper, self._hidden(whisper, "message_deleted", deleted_ts=whisper.ts))
 
     def _shown(self, whisper: Whisper) -> Json:
         told: Json = {

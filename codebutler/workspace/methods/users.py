@@ -164,6 +164,5 @@ def _trigger(call: Call) -> str:
 
 
 def _told_view(call: Call, view: View) -> Json:
-    views = call.house.views
-    call.house.announcer.views_changed(view.user, views.stack(view.user), views.home(view.user))
+    call.house.announcer.views_changed(view.user, call.house.views)
     return {"view": render.view(call.workspace, view)}
