@@ -50,8 +50,7 @@ from codebutler.text.redact import Redactor
 from codebutler.web.dashboard.acts import Acts
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
-from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
-from codebutler.web.dashboard.keys import Keys
+from codebutler.web.dashboard.dashboard import Dashboard, Keys, Pages, Sources
 from codebutler.web.dashboard.ledger import LedgerPage
 from codebutler.web.front import DashboardAddress, Hooks, WebServer
 

@@ -23,8 +23,8 @@ from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.connection import connected_client
+from codebutler.cluster.health import read_servers, read_streams
 from codebutler.cluster.membership import GATEWAY, ClusterMembership
-from codebutler.cluster.readings import read_servers, read_streams
 from codebutler.cluster.server import ROUTE_PINGS, Trust, server_config
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError

@@ -11,8 +11,7 @@ from uuid import uuid4
 
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.host import HostLink, Local
-from codebutler.cluster.leases import Epochs, HostLeases, Leadership
-from codebutler.cluster.readings import SharedNotes
+from codebutler.cluster.leases import Epochs, HostLeases, Leadership, SharedNotes
 from codebutler.cluster.services import HostServices, Standing
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock

@@ -1,24 +1,59 @@
-"""`codebutler repos`, `remove-repo` and `trust`: the registered repositories."""
+"""`codebutler repos`, `add-repo`, `remove-repo` and `trust`: the registered repositories."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
-from codebutler.cli.context import home, in_force, known_repositories, reload_supervisor
-from codebutler.cli.output import print_json, print_table, say
-from codebutler.config.channels import CHANNEL_KEYS
-from codebutler.config.registering import vouched
-from codebutler.config.registry import Registry, RepoEntry, find, read_jobs, remove, replace
+from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace
+from codebutler.chat.platforms import platform, platforms
+from codebutler.cli.command import given_to, refusing
+from codebutler.cli.config_files import (
+    current_layer,
+    migrate_config_file,
+    migrate_store_file,
+    report,
+)
+from codebutler.cli.context import environment, home, in_force, known_repositories, reload_supervisor
+from codebutler.cli.output import is_interactive, notice, print_json, print_table, say, warn
+from codebutler.cli.prompts import ask, prompter
+from codebutler.cluster.membership import HOST_NAME, is_host
+from codebutler.config.channels import CHANNEL_KEYS, channel_in, served_chats
+from codebutler.config.chats import ChatName, chat_of
+from codebutler.config.git_repo import repo_root
+from codebutler.config.load import check_layer, parse_layer
+from codebutler.config.paths import CONFIG_NAME, RepoPaths
+from codebutler.config.programs import agent_fault
+from codebutler.config.registering import prepare, refuse_unfit, register, vouched
+from codebutler.config.registry import (
+    JOBS_NAME,
+    Provenance,
+    Registry,
+    RepoEntry,
+    add,
+    find,
+    host_in,
+    name_for,
+    read_jobs,
+    remove,
+)
+from codebutler.config.registry import replace as replaced
 from codebutler.config.resolve import read_repo_config
-from codebutler.config.skills import skills_digest
+from codebutler.config.skills import find_skills, skills_digest
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError
+from codebutler.domain.refs import NO_CHANNEL, ConversationRef
+from codebutler.operations.doctor import programs_path
+from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, missing_rule
+from codebutler.platform.lookup import look_up as program_at
 
 NAME = typer.Argument(
     help="The repository's name, see `codebutler repos`.", autocompletion=known_repositories
@@ -83,7 +118,7 @@ def trust(name: Annotated[str, NAME]) -> None:
         jobs_digest=digest(jobs) if jobs is not None else "",
         skills_digest=skills_digest(Path(entry.path)),
     )
-    registry.update(partial(replace, entry=entry))
+    registry.update(partial(replaced, entry=entry))
     honoured = [key for key in guarded if key not in CHANNEL_KEYS]
     files = [
         "config",
@@ -93,3 +128,165 @@ def trust(name: Annotated[str, NAME]) -> None:
     named = " and ".join(f"the {each}" for each in files)
     say(f"Trusted {named} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
     reload_supervisor()
+
+
+def add_repo(
+    path: Annotated[
+        Path, typer.Argument(help="The repository; defaults to this directory. At a gateway: HOST:NAME.")
+    ] = Path(),
+    name: Annotated[str, typer.Option(help="Its name; defaults to the directory's.")] = "",
+    agent: Annotated[str, typer.Option(help="The agent that answers plain messages.")] = "",
+    **chats: object,
+) -> None:
+    """Register a repository, give it a channel, and trust its current configuration."""
+    # Check everything that may be refused before changing anything; the chat's own refusal comes last.
+    given = given_to({each: each.place_options for each in platforms()}, chats)
+    _refuse_several(given)
+    where = home()
+    registry = Registry(where)
+    if host_in(str(path)):
+        _add_of_host(registry, str(path), name, given)
+        return
+    root = repo_root(path.expanduser())
+    entry = RepoEntry(name=name or name_for(root), path=str(root))
+    refuse_unfit(registry, where, entry)
+    if is_host(where):
+        _add_on_host(registry, entry, agent)
+        return
+    layer = current_layer(RepoPaths(root))
+    _refuse_unknown_agent(agent, layer)
+    chosen = _chosen(registry, entry, channel_in(layer), given)
+    entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
+    where.ensure()
+    kept, foreign = register(registry, entry, _prepared_layer(root), chosen.name, agent)
+    say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for {root}.")
+    if chosen.advice:
+        warn(chosen.advice)
+    _warn_of(kept, foreign, registry)
+    if not reload_supervisor():
+        notice("Next: `codebutler supervise`.")
+
+
+def _add_of_host(registry: Registry, path: str, name: str, given: Mapping[Platform, Given]) -> None:
+    """At a gateway: register a repository of a host, which has to register it, too."""
+    host, _, named = path.partition(":")
+    entry = RepoEntry(name=name or named, path=f"{host}:{name or named}")
+    if not HOST_NAME.fullmatch(host):
+        raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
+    add(registry.load(), entry)
+    chosen = _chosen(registry, entry, NO_CHANNEL, given)
+    home().ensure()
+    registry.update(partial(add, entry=replace(entry, channel_id=chosen.id)))
+    say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for the host {host}.")
+    if chosen.advice:
+        warn(chosen.advice)
+    if not reload_supervisor():
+        notice("Next: `codebutler gateway`.")
+    notice(f"On {host}: `codebutler add-repo PATH --name {entry.name}`, then `codebutler host`.")
+
+
+def _add_on_host(registry: Registry, entry: RepoEntry, agent: str) -> None:
+    """On a host: its gateway has the channel."""
+    root = Path(entry.path)
+    _refuse_unknown_agent(agent, current_layer(RepoPaths(root)))
+    kept, foreign = register(registry, entry, _prepared_layer(root), "", agent)
+    say(f"Registered {entry.name} for {root}; the gateway manages its channel.")
+    _warn_of(kept, foreign, registry)
+    notice("Next: `codebutler host`. If it is already running, it serves the repository within 10 seconds.")
+
+
+def _refuse_several(given: Mapping[Platform, Given]) -> None:
+    if len(given) > 1:
+        *others, last = given
+        flags = [option.flag for each in others for option in each.place_options]
+        mine = " and ".join(option.flag for option in last.place_options if option.key in given[last])
+        raise typer.BadParameter(f"{mine} cannot be combined with {', '.join(flags[:-1])} or {flags[-1]}")
+
+
+def _refuse_unknown_agent(name: str, layer: dict[str, Any]) -> None:
+    """Raises CodeButlerError for an unknown agent. Agents that the repository's own file adds in `commands` count from
+    now on."""
+    config, own = in_force().config, check_layer(layer, CONFIG_NAME).commands
+    if name and (fault := agent_fault(replace(config, commands=(*config.commands, *own)), name)):
+        raise typer.BadParameter(f"--agent: {fault}")
+
+
+def _chosen(
+    registry: Registry, entry: RepoEntry, present: ConversationRef, given: Mapping[Platform, Given]
+) -> RepoPlace:
+    """The place given by options; else the earlier one; else the person's choice."""
+    config = in_force().config
+
+    def check(channel_id: ConversationRef) -> None:
+        """Refuse a place that another repository has."""
+        add(registry.load(), replace(entry, channel_id=channel_id))
+
+    chat = next(iter(given), None) or platform(chat_of(present) if present else _which(served_chats(config)))
+    with prompter() as terminal, refusing():
+        wish = PlaceWish(
+            config=config,
+            given=given.get(chat, {}),
+            repo=entry.name,
+            present=present if present and chat_of(present) == chat.name else NO_CHANNEL,
+            check=check,
+            prompter=terminal,
+        )
+        return asyncio.run(chat.place(wish))
+
+
+def _which(chats: Sequence[ChatName]) -> ChatName:
+    """The chat that the person at the terminal chooses; the first one if nobody can be asked."""
+    if len(chats) == 1 or not is_interactive():
+        return chats[0]
+    named = {each.lower(): each for each in chats}
+    question = f"{', '.join(chats[:-1])} or {chats[-1]}?"
+    while (answer := ask(question, chats[0].lower()).lower()) not in named:
+        notice(f"Answer with one of {', '.join(named)}.")
+    return named[answer]
+
+
+def _warn_of(entry: RepoEntry, foreign: tuple[str, ...], registry: Registry) -> None:
+    if foreign:
+        warn(
+            f"ignoring {', '.join(foreign)} in .codebutler/config.json, because git tracks that file: "
+            f"read it, then run `codebutler trust {entry.name}`"
+        )
+    _warn_of_foreign_jobs(entry, registry)
+    _warn_of_skills(entry)
+    _warn_without_agent(entry)
+
+
+def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
+    data = read_jobs(entry)
+    if data is not None and (why := Provenance(registry).objection(entry, data)):
+        warn(f".codebutler/{JOBS_NAME} {why}; until then, its jobs do not run")
+
+
+def _warn_of_skills(entry: RepoEntry) -> None:
+    if names := find_skills(None, Path(entry.path)).untrusted:
+        warn(
+            f"its skills ({', '.join(names)}) are not used yet: read them, then add_repo "
+            f"`codebutler trust {entry.name}`"
+        )
+
+
+def _warn_without_agent(entry: RepoEntry) -> None:
+    """Warn now, not at the first message, that nobody would answer in it."""
+    where, env = home(), environment()
+    config = in_force(entry).config
+    agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
+    rule = next((rule for rule in config.commands if rule.prefix == config.agent.default), None)
+    known, binary = agents.get(config.agent.default, (None, rule.binary if rule else ""))
+    if binary and program_at(binary, asyncio.run(programs_path(where, env))) is None:
+        wanted = known.missing(binary, Path.home()) if known else missing_rule(binary, Path.home())
+        warn(str(wanted))
+
+
+def _prepared_layer(root: Path) -> dict[str, Any]:
+    """The repository's own config after old files in its private directory were migrated."""
+    paths = RepoPaths(root)
+    with prepare(paths) as directory:
+        report(migrate_config_file(directory, check=False))
+        report(migrate_store_file(paths.store, check=False))
+        data = directory.read(CONFIG_NAME)
+    return parse_layer(data, str(paths.config)) if data is not None else {}

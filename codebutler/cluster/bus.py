@@ -27,14 +27,15 @@ from nats.js.errors import NotFoundError, ServiceUnavailableError
 from codebutler.cluster.buckets import BusError, JetStreams, KeyBucket, cancellable
 from codebutler.cluster.connection import (
     ANSWER_S,
+    LEFT_OUT_S,
     LONGEST_RETRY_S,
     PART_BYTES,
     BodyParts,
+    Floods,
     Rejections,
     connected_client,
     pieces_of,
 )
-from codebutler.cluster.floods import LEFT_OUT_S, Floods
 from codebutler.cluster.membership import ClusterMembership, answers_of
 from codebutler.cluster.server import objection
 from codebutler.domain.clock import Clock

@@ -1,28 +1,30 @@
-"""A connection to the NATS servers with a member's credential; it reconnects automatically.
-
-Bodies that are too large for one NATS message, split into several.
-"""
+"""A connection to the NATS servers with a member's credential, which reconnects automatically; which hosts belong to
+the cluster (their accounts on the servers, whose changes need no restart), and which of them we listen to."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 from uuid import uuid4
 
+from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from codebutler.cluster.authority import Key
+from codebutler.cluster.authority import REMOVED, ClusterAuthority, Key, said_in
 from codebutler.cluster.membership import GATEWAY, ClusterMembership
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.platform.tasks import first_of
+from codebutler.supervisor.reports import BYTES_BURST, BYTES_PER_S, TokenBucket
 
 ANSWER_S = 5.0
 LONGEST_RETRY_S = 2.0
@@ -170,3 +172,149 @@ class BodyParts:
             return []
         del self._found[name]
         return [found[each] for each in sorted(found)]
+
+
+PATIENCE_S = 15.0
+
+
+class HostAccounts:
+    """Create it with ``opened``. Every method raises CodeButlerError."""
+
+    def __init__(self, client: Client, authority: ClusterAuthority, clock: Clock) -> None:
+        self._client = client
+        self._authority = authority
+        self._clock = clock
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls, authority: ClusterAuthority, gateway: ClusterMembership, clock: Clock
+    ) -> AsyncIterator[HostAccounts]:
+        """Connected as the gateway is, with a credential that is valid for some minutes. Raises ConfigError,
+        CodeButlerError."""
+        system = replace(
+            authority.of_system(int(clock.now().timestamp())),
+            servers=gateway.servers,
+            ca=gateway.ca,
+            client_certificate=gateway.client_certificate,
+            client_key=gateway.client_key,
+        )
+        async with connected_client(system, clock, PATIENCE_S) as (client, _):
+            yield cls(client, authority, clock)
+
+    async def invite(self, host: str) -> ClusterMembership:
+        """Create its account; returns its credential, of which there is no copy."""
+        _, claims, membership = self._authority.invited(host, self._now_s())
+        await self._push(claims)
+        return membership
+
+    async def remove(self, host: str) -> bool:
+        """End its accounts: its connections are closed, and its credentials are refused from now on. False if it has
+        none."""
+        accounts = [each for each in await self._hosts() if each["name"] == host]
+        for each in accounts:
+            # The servers keep the newer of two versions: this one must be newer even if our clock is behind that of the
+            # invitation.
+            at_s = max(self._now_s(), each["iat"] + 1)
+            await self._push(self._authority.removed(each["sub"], host, at_s))
+        return bool(accounts)
+
+    async def hosts(self) -> tuple[str, ...]:
+        """The names of the hosts."""
+        return tuple(sorted({each["name"] for each in await self._hosts()}))
+
+    async def _hosts(self) -> list[dict[str, Any]]:
+        """The signed claims of their accounts."""
+        listed = (await self._asked("$SYS.REQ.CLAIMS.LIST")).get("data", [])
+        claims = await asyncio.gather(*map(self._claims, listed))
+        return [each for each in claims if _is_host(each)]
+
+    async def _claims(self, account: str) -> dict[str, Any]:
+        return said_in((await self._request(f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP")).decode())
+
+    async def _push(self, claims: str) -> None:
+        answer = await self._asked("$SYS.REQ.CLAIMS.UPDATE", claims.encode())
+        if "error" in answer:
+            raise CodeButlerError(
+                f"the NATS server refused the change: {answer['error'].get('description', '')}"
+            )
+
+    async def _asked(self, subject: str, body: bytes = b"") -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(await self._request(subject, body))
+        return answer
+
+    async def _request(self, subject: str, body: bytes = b"") -> bytes:
+        try:
+            return (await self._client.request(subject, body, timeout=ANSWER_S)).data
+        except (NatsError, OSError) as error:
+            raise CodeButlerError(
+                f"the NATS server did not answer: {error or type(error).__name__}"
+            ) from error
+
+    def _now_s(self) -> int:
+        return int(self._clock.now().timestamp())
+
+
+def _is_host(claims: dict[str, Any]) -> bool:
+    """Only hosts import something."""
+    nats = claims.get("nats", {})
+    return bool(nats.get("imports")) and REMOVED not in nats.get("tags", ())
+
+
+MESSAGES_PER_S, MESSAGES_BURST = 2000.0, 4000.0
+LEFT_OUT_S = 10.0
+MISTAKE_S = 60.0
+
+
+class Floods:
+    """For one subject per host. ``known`` are the subjects of the hosts that have repositories: we keep listening to
+    them while another one is left out."""
+
+    def __init__(self, known: Callable[[], Iterable[str]]) -> None:
+        self.begun = asyncio.Event()
+        """Set when a host begins to be left out."""
+        self._known = known
+        self._left_out: set[str] = set()
+        self._counts: dict[str, TokenBucket] = {}
+        self._bytes: dict[str, TokenBucket] = {}
+
+    def admits(self, subject: str, size_bytes: int, now_s: float) -> bool:
+        """Whether the message is within what its host may send."""
+        if subject in self._left_out:
+            return False
+        if subject not in self._counts:
+            self._counts[subject] = TokenBucket(MESSAGES_PER_S, MESSAGES_BURST, now_s)
+            self._bytes[subject] = TokenBucket(BYTES_PER_S, BYTES_BURST, now_s)
+        if self._counts[subject].take(now_s) and self._bytes[subject].take(now_s, size_bytes):
+            return True
+        self._left_out.add(subject)
+        self.begun.set()
+        return False
+
+    def others(self) -> list[str]:
+        """The subjects to listen to meanwhile."""
+        self.begun.clear()
+        return sorted(set(self._known()) - self._left_out)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The subjects that are left out now."""
+        return sorted(self._left_out)
+
+    def over(self) -> None:
+        """Listen to everybody again."""
+        self._left_out.clear()
+
+
+class Seldom:
+    """Which of a host's mistakes are logged: the first in a minute."""
+
+    def __init__(self) -> None:
+        self._next_s: dict[str, float] = {}
+
+    def admits(self, host: str, now_s: float) -> bool:
+        """Whether to log this one."""
+        if now_s < self._next_s.get(host, now_s):
+            return False
+        self._next_s[host] = now_s + MISTAKE_S
+        return True

@@ -14,9 +14,8 @@ from types import TracebackType
 from codebutler.cluster.absence import AbsenceNotices
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.calls import HostCalls
+from codebutler.cluster.connection import Floods, Seldom
 from codebutler.cluster.fleet import Fleet, HostedRepo
-from codebutler.cluster.floods import Floods, Seldom
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.membership import (
     ANSWERS,
@@ -47,7 +46,7 @@ from codebutler.cluster.messages import (
     encode,
 )
 from codebutler.cluster.moving import HostMoves, Removals
-from codebutler.cluster.questions import HostQuestions
+from codebutler.cluster.questions import HostCalls, HostQuestions
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock

@@ -27,6 +27,7 @@ from codebutler.cluster.buckets import OURS, BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.connection import connected_client
 from codebutler.cluster.fleet import Fleet, HostedRepo
+from codebutler.cluster.health import read_streams
 from codebutler.cluster.host import BEAT_S
 from codebutler.cluster.leases import LOOK_S, Epochs
 from codebutler.cluster.membership import (
@@ -43,7 +44,6 @@ from codebutler.cluster.membership import (
 )
 from codebutler.cluster.messages import ClusterCodec, EventForHost, HostRemoved, ToHost, encode
 from codebutler.cluster.questions import digest_of
-from codebutler.cluster.readings import read_streams
 from codebutler.config.channels import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock

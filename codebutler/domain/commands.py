@@ -23,7 +23,7 @@ ALL = (
         "[COMMAND]",
         r"!?[\w-]*",
         "With a command: shows its details.",
-        direct="direct.usage",
+        direct="answers.usage",
         handler="showing.usage",
     ),
     Word("ping", "check that CodeButler answers", handler="showing.ping"),
@@ -31,7 +31,7 @@ ALL = (
         "status",
         "show what is running and what is waiting",
         more="With the agent and its model, unfinished runs, today's usage, and the sandbox.",
-        direct="direct.status",
+        direct="answers.status",
         handler="showing.status",
     ),
     Word(
@@ -48,7 +48,7 @@ ALL = (
         "list the latest conversations",
         more="Each with its state, its age, a link to its thread and its agent's session.",
         handler="showing.latest",
-        direct="direct.latest",
+        direct="answers.latest",
     ),
     Word(
         "find",
@@ -180,7 +180,7 @@ ALL = (
         "[run | pause | resume NAME | cancel ID]",
         r"|(run|pause|resume|cancel)\s+\S+",
         "Jobs are defined in `.codebutler/jobs.yaml`. `cancel` cancels a timer.",
-        handler="schedule.jobs",
+        handler="answers.jobs",
         runs="parent",
     ),
     Word(
@@ -190,7 +190,7 @@ ALL = (
         r".+",
         "TEXT may be any message or command: `!in 2h run the tests again`, `!in 10m run: make deploy`.",
         shown=True,
-        handler="schedule.later",
+        handler="answers.later",
         runs="parent",
     ),
     Word(
@@ -200,7 +200,7 @@ ALL = (
         r".+",
         "In the machine's local time.",
         shown=True,
-        handler="schedule.at",
+        handler="answers.at",
         runs="parent",
     ),
     Word(
@@ -333,6 +333,7 @@ ALL = (
         "does not wait, for a host that is away. With `authorization.rules`, a rule must allow the prefix `move`.",
         shown=True,
         may="move",
+        handler="answers.move",
         runs="parent",
     ),
     Word(
@@ -344,6 +345,7 @@ ALL = (
         "Only for people in `newRepos.allow`.",
         shown=True,
         may="new",
+        handler="answers.new_repo",
         runs="parent",
         anywhere=True,
     ),

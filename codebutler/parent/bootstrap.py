@@ -34,6 +34,7 @@ from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
 from codebutler.parent.apphome import Cards
 from codebutler.parent.commands.asked import ParentCommands, Resources
+from codebutler.parent.commands.costs import WeeklyCosts, weekly_jobs
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.parent.integration import ChatConnections, Inbound, OpenedChat, Outbound
@@ -43,7 +44,6 @@ from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
-from codebutler.parent.weekly import WeeklyCosts, weekly_jobs
 from codebutler.platform import signals
 from codebutler.platform.processes import (
     disable_core_dumps,
@@ -62,8 +62,7 @@ from codebutler.supervisor.supervisor import SupervisorLock
 from codebutler.web.dashboard.acts import Acts
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
-from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
-from codebutler.web.dashboard.keys import Keys
+from codebutler.web.dashboard.dashboard import Dashboard, Keys, Pages, Sources
 from codebutler.web.dashboard.ledger import LedgerPage
 from codebutler.web.front import Hooks, MetricsPage, WebServer
 

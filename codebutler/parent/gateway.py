@@ -13,7 +13,15 @@ from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
-from codebutler.cluster.leases import LOOK_S, RENEW_S, Epochs, HostLeases, Leadership, LeaseLostError
+from codebutler.cluster.leases import (
+    LOOK_S,
+    RENEW_S,
+    Epochs,
+    HostLeases,
+    Leadership,
+    LeaseLostError,
+    SharedNotes,
+)
 from codebutler.cluster.membership import (
     HOSTS_BUCKET,
     LEADER_BUCKET,
@@ -23,7 +31,6 @@ from codebutler.cluster.membership import (
     read_membership,
 )
 from codebutler.cluster.messages import StandingBy, encode
-from codebutler.cluster.readings import SharedNotes
 from codebutler.config.paths import Home
 from codebutler.config.resolve import resolve_global
 from codebutler.domain.clock import Clock

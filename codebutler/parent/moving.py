@@ -23,8 +23,7 @@ from codebutler.domain.model import Post
 from codebutler.intake.records import Kept, Notes
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.chain import AuditAct
-from codebutler.parent.parts import Reloads
-from codebutler.parent.placing import RepoHosts, place_of, placed
+from codebutler.parent.parts import Reloads, RepoHosts, place_of, placed
 from codebutler.platform.signals import reached
 from codebutler.platform.tasks import cancel
 from codebutler.schedule.commands import Asker

@@ -1,31 +1,40 @@
-"""The parent's common base, opened: logs, the journal, the served repositories, the workers' reports."""
+"""The parent's common base, opened: logs, the journal, the served repositories, the workers' reports; and which host
+each repository is on.
+
+Each gateway has its own registry file. So a move is noted for all gateways, and each gateway that begins to lead writes
+it into its own registry.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.chat.listeners import Listeners
 from codebutler.chat.people import People
 from codebutler.config.paths import Home
 from codebutler.config.programs import is_session
-from codebutler.config.registry import Registry
+from codebutler.config.registry import Registry, RepoEntries, find
+from codebutler.config.registry import replace as replaced
 from codebutler.config.resolve import secrets_of
 from codebutler.config.schema import Config
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError, StoreError
 from codebutler.domain.model import TurnNote
-from codebutler.domain.refs import ConversationRef, MessageRef
+from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
-from codebutler.intake.records import Entry, Notes
+from codebutler.intake.records import Entry, Kept, Notes
 from codebutler.intake.repos import Repo, Repos, RepoTable
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.hosted_runs import HostedRuns
@@ -33,7 +42,6 @@ from codebutler.observe.logs import Logs
 from codebutler.observe.metrics import EventCounts
 from codebutler.observe.otlp import Collector
 from codebutler.observe.tracing import Tracing
-from codebutler.parent.placing import adopt
 from codebutler.parent.spending import Ledgers, Record, Spending
 from codebutler.platform.backups import Backups, DailyBackups, Restored, open_or_restore
 from codebutler.platform.processes import Descriptors
@@ -208,7 +216,9 @@ class Parts:
         """``deliver``; if there are traces, within the context of the event's trace."""
         if (tracing := self.tracing) is None:
             return deliver
-        return lambda entry: deliver(replace(entry, trace=tracing.delivered(entry.event, entry.received_at)))
+        return lambda entry: deliver(
+            dataclasses.replace(entry, trace=tracing.delivered(entry.event, entry.received_at))
+        )
 
 
 async def open_parts(given: Given, stack: AsyncExitStack) -> Parts:
@@ -290,3 +300,47 @@ async def _tracing(
         return None
     stack.push_async_callback(asyncio.to_thread, collector.close)
     return Tracing(collector.export, clock)
+
+
+class RepoHosts(Struct, frozen=True, kw_only=True):
+    """Where a repository is: ``host``, "" = as registered; ``before``: the hosts it was on. ``to``: the host it is
+    being moved to; ``left``: the host whose undelivered events are being taken over. ``force``: do not wait for running
+    agents; ``key`` and ``user``: of the request."""
+
+    host: str = ""
+    before: tuple[str, ...] = ()
+    to: str = ""
+    left: str = ""
+    force: bool = False
+    key: str = ""
+    user: PersonRef = NO_PERSON
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a move has begun and is not finished."""
+        return bool(self.to or self.left)
+
+    def moved(self, old: str) -> RepoHosts:
+        """The note once the repository has left ``old``."""
+        before = (*(each for each in self.before if each not in (old, self.to)), old)
+        return replace(self, host=self.to, before=before, to="", left=old)
+
+
+def place_of(notes: Notes, repo: str) -> Kept[RepoHosts]:
+    """The note of a repository."""
+    return Kept(notes, f"host of {repo}", RepoHosts())
+
+
+async def adopt(registry: Registry, notes: Notes) -> None:
+    """Write the moves that other gateways made into this one's registry. Raises StoreError, CodeButlerError."""
+    for entry in registry.load():
+        if entry.host:
+            known = await place_of(notes, entry.name).open()
+            if entry.host in known.before:
+                registry.update(partial(placed, name=entry.name, host=known.host))
+
+
+def placed(entries: RepoEntries, name: str, host: str) -> RepoEntries:
+    """The entries, with that repository on ``host``. Raises RegistryError."""
+    entry = find(entries, name)
+    return replaced(entries, replace(entry, path=f"{host}:{entry.path.partition(':')[2]}"))

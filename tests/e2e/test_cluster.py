@@ -283,7 +283,8 @@ async def test_k05_a_supervisor_imports_nothing_of_nats() -> None:
     """Neither do its commands."""
     looked = (
         "import sys\n"
-        "import codebutler.parent.bootstrap, codebutler.cli.serve, codebutler.cli.add_repo, codebutler_worker.preload\n"
+        "import codebutler.parent.bootstrap, codebutler.cli.serve, codebutler.cli.repositories\n"
+        "import codebutler_worker.preload\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'nats' or name == 'codebutler.cluster.bus'])"
     )
     assert await output_of(sys.executable, "-c", looked, env=os.environ) == "[]\n"

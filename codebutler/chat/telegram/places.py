@@ -19,9 +19,8 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.platform import BadOptionError, PlaceWish, Prompter, RepoPlace
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.checks import chat_finding
 from codebutler.chat.telegram.rules import channel_of, number_of, person_of
-from codebutler.chat.telegram.setup import LinkOpened, link_opened
+from codebutler.chat.telegram.setup import LinkOpened, chat_finding, link_opened
 from codebutler.chat.telegram.updates import NOBODY, Membership
 from codebutler.config.chats import TelegramSection
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError, StoreError

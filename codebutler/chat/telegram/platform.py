@@ -45,13 +45,13 @@ class TelegramPlatform(Platform):
 
     def check(self, config: Config) -> None:
         """The bot's token."""
-        from codebutler.chat.telegram.integration import TelegramIntegration
+        from codebutler.chat.telegram.connection import TelegramIntegration
 
         TelegramIntegration.check(config)
 
     def open(self, given: Opening) -> Integration:
         """Its API."""
-        from codebutler.chat.telegram.integration import TelegramIntegration
+        from codebutler.chat.telegram.connection import TelegramIntegration
 
         return TelegramIntegration(given)
 
@@ -75,7 +75,7 @@ class TelegramPlatform(Platform):
 
     def doctor(self, config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:  # noqa: ARG002 - Telegram tells no time
         """Checks the token, which process receives the messages, and the repositories' chats."""
-        from codebutler.chat.telegram.checks import check_telegram
+        from codebutler.chat.telegram.setup import check_telegram
 
         return check_telegram(config.telegram, table)
 

@@ -1,12 +1,12 @@
-"""Telegram in ``codebutler setup``: its bot, who may use it, and the links by which people
-identify themselves. It does not consume any message."""
+"""Telegram in ``codebutler setup``: its bot, who may use it, and the links by which people identify themselves; it does
+not consume any message. And its checks for ``codebutler doctor``: the token, other receivers, repositories' chats."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,12 @@ from codebutler.chat.platform import BadOptionError, Given, Prompter, SetUp
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.rules import number_of
 from codebutler.chat.telegram.updates import menu
-from codebutler.config.chats import TelegramSection
+from codebutler.config.chats import TelegramSection, section_of
 from codebutler.config.load import token_fault
 from codebutler.domain.errors import ChatAuthError, ChatError, ConfigError
 from codebutler.domain.refs import PersonRef
+from codebutler.intake.repos import RepoTable, Served
+from codebutler.protocol.messages import Finding, fail, ok, warn
 
 TOKEN, USERS, API_URL = "telegram.botToken", "telegram.allowedUsers", "telegram.apiBaseUrl"
 NOT_A_NUMBER = " is not a Telegram number such as 123456789 (a name can pass to somebody else)"
@@ -234,3 +236,62 @@ def _opened(update: Mapping[str, Any], code: str, *, in_group: bool) -> LinkOpen
         chat=chat["id"],
         title=readable(str(chat.get("title", ""))) or "a group",
     )
+
+
+async def check_telegram(telegram: TelegramSection, table: RepoTable) -> AsyncIterator[Finding]:
+    """All Telegram checks; stops after a refused token. Does not consume messages."""
+    try:
+        async with BotApi(telegram.bot_token, telegram.api_base_url) as api:
+            me = await api.call("getMe")
+            yield ok("telegram", "bot token", f"@{me.get('username')}")
+            yield webhook_finding(await api.call("getWebhookInfo"))
+            yield people_finding(telegram)
+            for served in table.served:
+                if section_of(served.channel_id) is TelegramSection:
+                    yield await _checked_chat(api, me, served)
+    except ChatError as error:
+        yield fail("telegram", "bot token", str(error))
+
+
+def webhook_finding(info: Mapping[str, Any]) -> Finding:
+    """Does another program receive the messages?"""
+    if info.get("url"):
+        told = "another program receives its messages through a webhook: `codebutler setup` can remove it"
+        return fail("telegram", "messages", told)
+    waiting = info.get("pending_update_count", 0)
+    return ok("telegram", "messages", f"no webhook, {waiting} waiting to be fetched")
+
+
+def people_finding(telegram: TelegramSection) -> Finding:
+    """May anybody use it?"""
+    if not telegram.allowed_users:
+        return fail("telegram", "allowed users", "nobody may use it: run `codebutler setup`")
+    return ok("telegram", "allowed users", f"{len(telegram.allowed_users)} in the global configuration")
+
+
+def chat_finding(
+    name: str, chat: Mapping[str, Any], me: Mapping[str, Any], member: Mapping[str, Any]
+) -> Finding:
+    """Does the bot read every message there, and may it create topics?"""
+    title = str(chat.get("title") or chat.get("first_name") or chat.get("id"))
+    if chat.get("type") == "private":
+        return ok("channels", name, f"{title}, a private chat")
+    is_admin = member.get("status") in ("administrator", "creator")
+    if not is_admin and not me.get("can_read_all_group_messages"):
+        told = "the bot reads only commands and replies there: make it an administrator of the group"
+        return warn("channels", name, f"{title}: {told}")
+    if chat.get("is_forum") and not member.get("can_manage_topics"):
+        told = "the bot cannot create topics there: allow it to manage topics"
+        return warn("channels", name, f"{title}: {told}")
+    return ok("channels", name, f"{title} ({chat.get('id')})")
+
+
+async def _checked_chat(api: BotApi, me: Mapping[str, Any], served: Served) -> Finding:
+    number = served.config.telegram.chat_id
+    try:
+        chat = await api.call("getChat", chat_id=number)
+        member = await api.call("getChatMember", chat_id=number, user_id=me.get("id"))
+    except ChatError as error:
+        told = f"the bot cannot see the chat {number}: add it there, or run `codebutler add-repo` again ({error})"
+        return fail("channels", served.entry.name, told)
+    return chat_finding(served.entry.name, chat, me, member)

@@ -30,8 +30,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.http import admits, read_body
 from codebutler.web.dashboard.acts import Act
 from codebutler.web.dashboard.changes import Comments
-from codebutler.web.dashboard.dashboard import Feed, LogFilter, Pages
-from codebutler.web.dashboard.keys import Keys
+from codebutler.web.dashboard.dashboard import Feed, Keys, LogFilter, Pages
 from codebutler.web.dashboard.ledger import LedgerFilter
 
 MAX_BODY_BYTES = 4096

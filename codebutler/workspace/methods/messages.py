@@ -151,7 +151,7 @@ def search(call: Call) -> Json:
     shown = found[(number - 1) * count : number * count]
     return {
         "query": query,
-        "search": {
+        "messages": {
             "total": len(found),
             "matches": [_match(call, channel, message) for channel, message in shown],
             "paging": {

@@ -12,10 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.leases import Leadership
+from codebutler.cluster.leases import Leadership, SharedNotes
 from codebutler.cluster.membership import STAND_BY
 from codebutler.cluster.messages import StandingBy, encode
-from codebutler.cluster.readings import SharedNotes
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import MessagePosted, Operation, Post, React, Update

@@ -19,10 +19,9 @@ from nats.errors import NoRespondersError
 from nats.js import api
 from nats.js.errors import APIError, ServiceUnavailableError
 
-from codebutler.cluster.accounts import HostAccounts
 from codebutler.cluster.authority import Key, said_in, user_claims
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.connection import connected_client
+from codebutler.cluster.connection import HostAccounts, connected_client
 from codebutler.cluster.membership import (
     GATEWAY,
     REMOVALS,

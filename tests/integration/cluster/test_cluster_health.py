@@ -15,8 +15,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from codebutler.cluster.health import judge_servers, judge_streams
-from codebutler.cluster.readings import ServerFacts, read_servers, read_streams
+from codebutler.cluster.health import ServerFacts, judge_servers, judge_streams, read_servers, read_streams
 from codebutler.cluster.server import MAX_PAYLOAD_BYTES
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cluster.accounts import HostAccounts
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.connection import HostAccounts
 from codebutler.cluster.membership import GATEWAY, questions_of
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,

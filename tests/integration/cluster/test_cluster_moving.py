@@ -22,8 +22,7 @@ from codebutler.intake.records import Entry
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.chain import AuditAct
 from codebutler.parent.moving import MoveMeans, RepoMoves
-from codebutler.parent.parts import Reloads
-from codebutler.parent.placing import adopt
+from codebutler.parent.parts import Reloads, adopt
 from codebutler.platform.tasks import beside
 from codebutler.protocol.messages import Deliver, Heartbeat, Send
 from codebutler.schedule.commands import Asker

@@ -13,9 +13,8 @@ import pytest
 from nats.errors import Error as NatsError
 
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.health import judge_servers
+from codebutler.cluster.health import judge_servers, read_servers, read_streams
 from codebutler.cluster.membership import LEADER_BUCKET, stream_in
-from codebutler.cluster.readings import read_servers, read_streams
 from codebutler.domain.clock import SystemClock
 from tests.e2e.small_disk import small_disk
 from tests.natsserver import NatsCluster, NatsServer, bus, nats_cluster, nats_server, patiently, whole

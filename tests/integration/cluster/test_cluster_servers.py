@@ -10,14 +10,13 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from codebutler.cluster.accounts import HostAccounts
 from codebutler.cluster.authority import ClusterAuthority
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.connection import HostAccounts
 from codebutler.cluster.membership import ClusterMembership, calls_of, stream_out
-from codebutler.cluster.server import ROUTES_APART, NatsNode
+from codebutler.cluster.server import ROUTES_APART, NatsFiles, NatsNode
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ConfigError
-from codebutler.operations.nats_files import NatsFiles
 from tests.natsserver import answers_at, free_port
 from tests.programs import require
 from tests.seam import DEADLINE_S

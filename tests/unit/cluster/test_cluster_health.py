@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from codebutler.cluster.health import judge_servers, judge_streams
-from codebutler.cluster.readings import ServerFacts, StreamFacts
+from codebutler.cluster.health import ServerFacts, StreamFacts, judge_servers, judge_streams
 from codebutler.protocol.messages import Finding
 
 WELL = ServerFacts(name="n1", version="2.15.1", ahead_s=0.02, max_payload_bytes=8 * 2**20, is_synced=True)

@@ -12,7 +12,7 @@ from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.ledger import together
-from codebutler.parent.totals import Days, TotalSums, between
+from codebutler.parent.spending import Days, TotalSums, between
 from codebutler.protocol.messages import DayUse
 
 NOW = datetime(2026, 3, 20, 23, 30, tzinfo=UTC)

@@ -17,8 +17,8 @@ from codebutler.domain.model import Post
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served
+from codebutler.parent.commands.costs import WeeklyCosts, weekly_jobs
 from codebutler.parent.spending import Ledgers
-from codebutler.parent.weekly import WeeklyCosts, weekly_jobs
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.schedule.files import JobFiles
 from codebutler.schedule.jobs import Job
