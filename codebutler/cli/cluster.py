@@ -53,6 +53,155 @@ def _group() -> None:
     """Create a cluster of several machines, add and remove hosts, and show their state."""
 
 
+HOST = typer.Argument(help="The host's name: lower-case letters, digits and '-'.")
+LOOPBACK = "127.0.0.1"
+SERVER = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
+
+
+@app.command("create")
+def create(
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="HOST[:PORT] at which other machines reach a NATS server; repeat for 3 or 5 servers."
+        ),
+    ] = None,
+    directory: Annotated[str, typer.Option(help="Where a server keeps its data.")] = "data",
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also require client certificates signed by this authority (PEM).",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+) -> None:
+    """Create a cluster: its keys, this gateway's credential, and the configuration of its NATS servers."""
+    need_cluster()
+    from codebutler.cluster.authority import NAME as AUTHORITY
+    from codebutler.cluster.authority import ClusterAuthority
+    from codebutler.cluster.server import NatsFiles
+
+    nodes = tuple(map(_node, server or [LOOPBACK]))
+    if len(set(nodes)) != len(nodes) or len(nodes) not in (1, 3, 5):
+        raise typer.BadParameter("--server: name one server, or 3 or 5 different ones")
+    where = home().ensure()
+    for each in (NAME, AUTHORITY):
+        if (where.root / each).exists():
+            raise ConfigError(f"{where.root / each} already exists: this home belongs to a cluster")
+    client_pem = client_ca.read_bytes() if client_ca is not None else b""
+    encrypted = bool(client_pem) or not all(is_loopback(each.host) for each in nodes)
+    files = NatsFiles(where.root / "nats", nodes, encrypted=encrypted)
+    urls = tuple(each.url(encrypted=encrypted) for each in nodes)
+    authority = ClusterAuthority.new(urls, files.ca.decode())
+    now_s = int(time.time())
+    folders = files.write(authority.trust(now_s), directory, client_pem)
+    with where.open() as opened:
+        opened.write(AUTHORITY, msgspec.json.format(msgspec.json.encode(authority), indent=2))
+    write_membership(where, authority.of_gateway(now_s))
+    for node, folder in zip(nodes, folders, strict=True):
+        place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
+        say(f"cd {folder} && nats-server -c nats.conf{place}")
+    notice(
+        "Next: start the servers like this, then `codebutler cluster invite HOST` for each machine. "
+        f"Keep {AUTHORITY} here."
+    )
+    if client_pem:
+        notice(f"Set clientCertificate and clientKey in {where.root / NAME}: this gateway needs them too.")
+
+
+@app.command("copy")
+def copy(
+    old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")],
+) -> None:
+    """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
+    need_cluster()
+    from codebutler.cluster.moving import copied
+
+    before, now = membership_of(old), read_membership(home(), gateway=True)
+    found = asyncio.run(copied(before, now, SystemClock()))
+    count = sum(found.values())
+    streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
+    say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
+    notice("Next: stop the old servers for good, invite each host again, and start the gateway.")
+
+
+@app.command("invite")
+def invite(
+    host: Annotated[str, HOST],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace its current credential.")] = False,
+) -> None:
+    """Let a machine join: print a one-line token for `codebutler host join`. The token is a secret, shown once."""
+    need_cluster()
+    _check(host)
+    membership = asyncio.run(_invited(home(), host, replace=replace))
+    say(token_of(membership))
+    notice(
+        f"Run `codebutler host join` on {host}, and paste this line there. It is not shown again. Whoever has it can "
+        f"act as {host} until you run `codebutler cluster remove {host}`."
+    )
+
+
+async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembership:
+    from codebutler.cluster.authority import read_authority
+    from codebutler.cluster.connection import HostAccounts
+
+    authority, gateway = read_authority(where), read_membership(where, gateway=True)
+    async with HostAccounts.opened(authority, gateway, SystemClock()) as accounts:
+        if host in await accounts.hosts() and not replace:
+            raise CodeButlerError(
+                f"{host} already belongs to the cluster: add --replace to replace its credential, "
+                "or choose another name"
+            )
+        await accounts.remove(host)
+        return await accounts.invite(host)
+
+
+@app.command("remove")
+def remove(host: Annotated[str, HOST]) -> None:
+    """Remove a machine: close its connection, refuse its credential, and drop the messages that wait for it."""
+    need_cluster()
+    _check(host)
+    removed, is_announced = asyncio.run(_removed(home(), host))
+    say(f"Removed {host}: it is disconnected, and its credential and its token are refused.")
+    for repo, count in sorted(removed.waited.items()):
+        say(f"{repo}: dropped {count} waiting {'message' if count == 1 else 'messages'}.")
+    if removed.calls:
+        say(f"Dropped {removed.calls} of its own messages, which had not been posted yet.")
+    if not is_announced:
+        warn("no gateway answered, so the channels of its repositories were not notified")
+    notice("Its repositories stay registered here: move them, or run `codebutler remove-repo NAME`.")
+
+
+async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
+    """The lines about what was dropped, and whether the channels were notified."""
+    from codebutler.cluster.authority import read_authority
+    from codebutler.cluster.bus import Bus
+    from codebutler.cluster.connection import PATIENCE_S, HostAccounts
+    from codebutler.cluster.moving import announced, emptied
+
+    membership, clock = read_membership(where, gateway=True), SystemClock()
+    async with HostAccounts.opened(read_authority(where), membership, clock) as accounts:
+        if not await accounts.remove(host):
+            names = ", ".join(await accounts.hosts()) or "none"
+            raise CodeButlerError(f"no host named {host} belongs to the cluster (hosts: {names})")
+    async with Bus.connected(membership, clock, PATIENCE_S) as bus:
+        removed = await emptied(bus, host)
+        return removed, await announced(bus, removed)
+
+
+def _check(host: str) -> None:
+    if not HOST_NAME.fullmatch(host) or host == GATEWAY:
+        raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
+
+
+def _node(text: str) -> NatsNode:
+    named = SERVER.fullmatch(text)
+    if named is None:
+        raise typer.BadParameter(f"--server: {text} is not HOST or HOST:PORT")
+    return NatsNode(named[1], int(named[2])) if named[2] else NatsNode(named[1])
+
+
 @app.command("status")
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
@@ -175,152 +324,3 @@ def _read_token() -> str:
 
     with PromptTerminal() as terminal:
         return asyncio.run(terminal.ask_secret("Token"))
-
-
-HOST = typer.Argument(help="The host's name: lower-case letters, digits and '-'.")
-LOOPBACK = "127.0.0.1"
-SERVER = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
-
-
-@app.command("create")
-def create(
-    server: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="HOST[:PORT] at which other machines reach a NATS server; repeat for 3 or 5 servers."
-        ),
-    ] = None,
-    directory: Annotated[str, typer.Option(help="Where a server keeps its data.")] = "data",
-    client_ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also require client certificates signed by this authority (PEM).",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-) -> None:
-    """Create a cluster: its keys, this gateway's credential, and the configuration of its NATS servers."""
-    need_cluster()
-    from codebutler.cluster.authority import NAME as AUTHORITY
-    from codebutler.cluster.authority import ClusterAuthority
-    from codebutler.cluster.server import NatsFiles
-
-    nodes = tuple(map(_node, server or [LOOPBACK]))
-    if len(set(nodes)) != len(nodes) or len(nodes) not in (1, 3, 5):
-        raise typer.BadParameter("--server: name one server, or 3 or 5 different ones")
-    where = home().ensure()
-    for each in (NAME, AUTHORITY):
-        if (where.root / each).exists():
-            raise ConfigError(f"{where.root / each} already exists: this home belongs to a cluster")
-    client_pem = client_ca.read_bytes() if client_ca is not None else b""
-    encrypted = bool(client_pem) or not all(is_loopback(each.host) for each in nodes)
-    files = NatsFiles(where.root / "nats", nodes, encrypted=encrypted)
-    urls = tuple(each.url(encrypted=encrypted) for each in nodes)
-    authority = ClusterAuthority.new(urls, files.ca.decode())
-    now_s = int(time.time())
-    folders = files.write(authority.trust(now_s), directory, client_pem)
-    with where.open() as opened:
-        opened.write(AUTHORITY, msgspec.json.format(msgspec.json.encode(authority), indent=2))
-    write_membership(where, authority.of_gateway(now_s))
-    for node, folder in zip(nodes, folders, strict=True):
-        place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
-        say(f"cd {folder} && nats-server -c nats.conf{place}")
-    notice(
-        "Next: start the servers like this, then `codebutler cluster invite HOST` for each machine. "
-        f"Keep {AUTHORITY} here."
-    )
-    if client_pem:
-        notice(f"Set clientCertificate and clientKey in {where.root / NAME}: this gateway needs them too.")
-
-
-@app.command("invite")
-def invite(
-    host: Annotated[str, HOST],
-    replace: Annotated[bool, typer.Option("--replace", help="Replace its current credential.")] = False,
-) -> None:
-    """Let a machine join: print a one-line token for `codebutler host join`. The token is a secret, shown once."""
-    need_cluster()
-    _check(host)
-    membership = asyncio.run(_invited(home(), host, replace=replace))
-    say(token_of(membership))
-    notice(
-        f"Run `codebutler host join` on {host}, and paste this line there. It is not shown again. Whoever has it can "
-        f"act as {host} until you run `codebutler cluster remove {host}`."
-    )
-
-
-async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembership:
-    from codebutler.cluster.authority import read_authority
-    from codebutler.cluster.connection import HostAccounts
-
-    authority, gateway = read_authority(where), read_membership(where, gateway=True)
-    async with HostAccounts.opened(authority, gateway, SystemClock()) as accounts:
-        if host in await accounts.hosts() and not replace:
-            raise CodeButlerError(
-                f"{host} already belongs to the cluster: add --replace to replace its credential, "
-                "or choose another name"
-            )
-        await accounts.remove(host)
-        return await accounts.invite(host)
-
-
-@app.command("copy")
-def copy(
-    old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")],
-) -> None:
-    """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
-    need_cluster()
-    from codebutler.cluster.moving import copied
-
-    before, now = membership_of(old), read_membership(home(), gateway=True)
-    found = asyncio.run(copied(before, now, SystemClock()))
-    count = sum(found.values())
-    streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
-    say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
-    notice("Next: stop the old servers for good, invite each host again, and start the gateway.")
-
-
-@app.command("remove")
-def remove(host: Annotated[str, HOST]) -> None:
-    """Remove a machine: close its connection, refuse its credential, and drop the messages that wait for it."""
-    need_cluster()
-    _check(host)
-    removed, is_announced = asyncio.run(_removed(home(), host))
-    say(f"Removed {host}: it is disconnected, and its credential and its token are refused.")
-    for repo, count in sorted(removed.waited.items()):
-        say(f"{repo}: dropped {count} waiting {'message' if count == 1 else 'messages'}.")
-    if removed.calls:
-        say(f"Dropped {removed.calls} of its own messages, which had not been posted yet.")
-    if not is_announced:
-        warn("no gateway answered, so the channels of its repositories were not notified")
-    notice("Its repositories stay registered here: move them, or run `codebutler remove-repo NAME`.")
-
-
-async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
-    """The lines about what was dropped, and whether the channels were notified."""
-    from codebutler.cluster.authority import read_authority
-    from codebutler.cluster.bus import Bus
-    from codebutler.cluster.connection import PATIENCE_S, HostAccounts
-    from codebutler.cluster.moving import announced, emptied
-
-    membership, clock = read_membership(where, gateway=True), SystemClock()
-    async with HostAccounts.opened(read_authority(where), membership, clock) as accounts:
-        if not await accounts.remove(host):
-            names = ", ".join(await accounts.hosts()) or "none"
-            raise CodeButlerError(f"no host named {host} belongs to the cluster (hosts: {names})")
-    async with Bus.connected(membership, clock, PATIENCE_S) as bus:
-        removed = await emptied(bus, host)
-        return removed, await announced(bus, removed)
-
-
-def _check(host: str) -> None:
-    if not HOST_NAME.fullmatch(host) or host == GATEWAY:
-        raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
-
-
-def _node(text: str) -> NatsNode:
-    named = SERVER.fullmatch(text)
-    if named is None:
-        raise typer.BadParameter(f"--server: {text} is not HOST or HOST:PORT")
-    return NatsNode(named[1], int(named[2])) if named[2] else NatsNode(named[1])

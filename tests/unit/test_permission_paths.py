@@ -57,7 +57,7 @@ LISTS = {
         "sets it up, invites people to a channel, says that nobody is allowed yet",
     ),
     **dict.fromkeys(
-        [f"codebutler/chat/telegram/{name}.py" for name in ("checks", "integration", "setup")],
+        [f"codebutler/chat/telegram/{name}.py" for name in ("connection", "setup")],
         "sets it up, says that nobody is allowed yet, leaves groups of strangers",
     ),
     "codebutler/intake/repos.py": "names everybody who is on a list",
