@@ -15,13 +15,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import msgspec
 import nkeys
 from msgspec import Meta, Struct
 
 from codebutler.cluster.membership import GATEWAY, HOST_SERVICES, ClusterMembership, host_services, orders_to
 from codebutler.cluster.server import MAX_PAYLOAD_BYTES, Trust
-from codebutler.config.load import explain, parse_object
+from codebutler.config.load import parse_as
 from codebutler.config.paths import Home
 from codebutler.domain.errors import ConfigError
 
@@ -61,18 +60,6 @@ class Key:
         """The signature, 64 bytes."""
         signature: bytes = self._pair.sign(data)
         return signature
-
-
-def operator_claims(operator: Key, system: Key, now_s: int) -> str:
-    """The operator's own claims, which a server's configuration trusts."""
-    return _signed(
-        operator, operator.public, "codebutler", {"type": "operator", "system_account": system.public}, now_s
-    )
-
-
-def system_claims(operator: Key, system: Key, now_s: int) -> str:
-    """The account whose user may change accounts."""
-    return _signed(operator, system.public, "system", {"type": "account", "limits": _limits()}, now_s)
 
 
 def gateway_claims(operator: Key, gateway: Key, now_s: int) -> str:
@@ -206,11 +193,13 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def trust(self, now_s: int) -> Trust:
         """The signed claims that the servers' configuration names."""
         operator, system, gateway = self._keys()
+        changing = {"type": "account", "limits": _limits()}
         accounts = {
-            system.public: system_claims(operator, system, now_s),
+            system.public: _signed(operator, system.public, SYSTEM, changing, now_s),
             gateway.public: gateway_claims(operator, gateway, now_s),
         }
-        return Trust(operator_claims(operator, system, now_s), system.public, accounts)
+        own = {"type": "operator", "system_account": system.public}
+        return Trust(_signed(operator, operator.public, "codebutler", own, now_s), system.public, accounts)
 
     def of_gateway(self, now_s: int) -> ClusterMembership:
         """The gateway's own credential."""
@@ -257,8 +246,4 @@ def read_authority(home: Home) -> ClusterAuthority:
         raise ConfigError(
             f"{source} does not exist: run this at the gateway, after `codebutler cluster create`"
         )
-    try:
-        return msgspec.convert(parse_object(data, str(source)), ClusterAuthority)
-    except msgspec.ValidationError as error:
-        key, what = explain(error)
-        raise ConfigError(f"{source}: {key}: {what}") from None
+    return parse_as(data, str(source), ClusterAuthority)

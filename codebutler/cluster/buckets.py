@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from nats.errors import Error as NatsError
@@ -47,6 +47,16 @@ async def cancellable(work: Awaitable[T]) -> T:
             raise asyncio.CancelledError
 
 
+async def done(work: Awaitable[T], *passed: type[Exception]) -> T:
+    """The result of ``work``. Raises BusError instead of the library's errors, but for those that are ``passed``."""
+    try:
+        return await cancellable(work)
+    except (NatsError, OSError) as error:
+        if isinstance(error, passed):
+            raise
+        raise BusError(str(error)) from error
+
+
 class KeyBucket:
     """Values that can be changed only by a writer that knows their latest revision. Every method raises BusError."""
 
@@ -56,11 +66,9 @@ class KeyBucket:
     async def get(self, key: str) -> tuple[str, int] | None:
         """(value, revision); None if there is none."""
         try:
-            entry = await cancellable(self._store.get(key))
+            entry = await done(self._store.get(key), KeyNotFoundError, KeyDeletedError)
         except (KeyNotFoundError, KeyDeletedError):
             return None
-        except (NatsError, OSError) as error:
-            raise BusError from error
         return (entry.value or b"").decode(), entry.revision or 0
 
     async def put(self, key: str, value: str, last: int | None) -> int | None:
@@ -68,12 +76,10 @@ class KeyBucket:
         yet)."""
         try:
             if last is None:
-                return await cancellable(self._store.create(key, value.encode()))
-            return await cancellable(self._store.update(key, value.encode(), last))
+                return await done(self._store.create(key, value.encode()), KeyWrongLastSequenceError)
+            return await done(self._store.update(key, value.encode(), last), KeyWrongLastSequenceError)
         except KeyWrongLastSequenceError:
             return None
-        except (NatsError, OSError) as error:
-            raise BusError from error
 
     async def delete(self, key: str, last: int) -> None:
         """Delete it if ``last`` is still the latest revision."""
@@ -84,39 +90,29 @@ class KeyBucket:
         """Store the first value of a key. False if there is a value, if one ended so recently that its end is still
         remembered, or if one is just being written: ``begun`` tells which."""
         try:
-            await cancellable(self._store.update(key, value.encode(), 0))
+            await done(self._store.update(key, value.encode(), 0), KeyWrongLastSequenceError)
         except KeyWrongLastSequenceError:
             return False
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
         return True
 
     async def begun(self, key: str) -> str | None:
         """The value that made ``begin`` return False; None if it has ended. Raises BusError while it is still being
         written, because too few servers have it to know whether it will last."""
         try:
-            entry = await cancellable(self._store.get(key))
+            entry = await done(self._store.get(key), KeyNotFoundError)
         except KeyNotFoundError as error:
             if error.op is None:
                 raise BusError("not on enough servers yet") from error
             return None
-        except (NatsError, OSError) as error:
-            raise BusError from error
         return (entry.value or b"").decode()
 
     async def set(self, key: str, value: str) -> int:
         """Store a value whatever the present one is; returns the new revision."""
-        try:
-            return await cancellable(self._store.put(key, value.encode()))
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
+        return await done(self._store.put(key, value.encode()))
 
     async def end(self, key: str, known_s: float) -> None:
         """End the value; for ``known_s`` seconds ``begin`` accepts no other."""
-        try:
-            await cancellable(self._store.purge(key, msg_ttl=known_s))
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
+        await done(self._store.purge(key, msg_ttl=known_s))
 
     async def all(self, after: int) -> dict[str, str]:
         """All values in the order they were written, including everything up to the revision ``after``: a replica that
@@ -165,14 +161,7 @@ class JetStreams:
 
     async def ensure(self, config: api.StreamConfig) -> None:
         """Create the stream unless it exists with this configuration. Raises NatsError."""
-        for replicas in self._choices:
-            try:
-                await self._ensured(config, replicas)
-            except APIError as error:
-                if error.err_code not in TOO_MANY or replicas == self._choices[-1]:
-                    raise
-            else:
-                return
+        await self._on_many(lambda replicas: self._ensured(config, replicas))
 
     async def _ensured(self, config: api.StreamConfig, replicas: int) -> None:
         try:
@@ -189,9 +178,15 @@ class JetStreams:
         with contextlib.suppress(NotFoundError):
             await self._jetstream.key_value(config.bucket)
             return
+        await self._on_many(
+            lambda replicas: self._jetstream.create_key_value(config.evolve(replicas=replicas))
+        )
+
+    async def _on_many(self, create: Callable[[int], Awaitable[object]]) -> None:
+        """Create it on as many servers as there are. Raises NatsError."""
         for replicas in self._choices:
             try:
-                await self._jetstream.create_key_value(config.evolve(replicas=replicas))
+                await create(replicas)
             except APIError as error:
                 if error.err_code not in TOO_MANY or replicas == self._choices[-1]:
                     raise
@@ -200,14 +195,11 @@ class JetStreams:
 
     async def reach(self, buckets: Sequence[str]) -> None:
         """Return once whoever leads each of them has answered. Raises BusError, after some seconds."""
-        try:
-            await asyncio.gather(*map(self._reach, buckets))
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
+        await asyncio.gather(*map(self._reach, buckets))
 
     async def _reach(self, bucket: str) -> None:
         with contextlib.suppress(NotFoundError):
-            await cancellable(self._jetstream.stream_info(f"KV_{bucket}"))
+            await done(self._jetstream.stream_info(f"KV_{bucket}"), NotFoundError)
 
     async def spread(self) -> int:
         """Spread streams that are on fewer servers than possible; returns how many there were. Raises BusError."""
@@ -216,23 +208,17 @@ class JetStreams:
             if (info.config.num_replicas or 1) >= self._choices[0]:
                 continue
             try:
-                await cancellable(
-                    self._jetstream.update_stream(info.config.evolve(num_replicas=self._choices[0]))
-                )
+                wider = info.config.evolve(num_replicas=self._choices[0])
+                await done(self._jetstream.update_stream(wider), APIError)
             except APIError as error:
                 if error.err_code not in TOO_MANY:
                     log.warning("cannot keep %s on %d servers: %s", info.config.name, self._choices[0], error)
-            except (NatsError, OSError) as error:
-                raise BusError(str(error)) from error
             else:
                 moved += 1
         return moved
 
     async def _all(self) -> list[api.StreamInfo]:
         found: list[api.StreamInfo] = []
-        try:
-            while page := await cancellable(self._jetstream.streams_info(len(found))):
-                found.extend(page)
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
+        while page := await done(self._jetstream.streams_info(len(found))):
+            found.extend(page)
         return [info for info in found if (info.config.name or "").startswith(OURS)]

@@ -24,7 +24,7 @@ from nats.errors import NoRespondersError
 from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
-from codebutler.cluster.buckets import BusError, JetStreams, KeyBucket, cancellable
+from codebutler.cluster.buckets import BusError, JetStreams, KeyBucket, cancellable, done
 from codebutler.cluster.connection import (
     ANSWER_S,
     LEFT_OUT_S,
@@ -213,60 +213,43 @@ class Bus:
     async def counts(self, stream: str, subjects: str) -> Mapping[str, int]:
         """How many messages the stream has, by subject. Raises BusError."""
         try:
-            info = await cancellable(self._jetstream.stream_info(stream, subjects_filter=subjects))
+            info = await done(self._jetstream.stream_info(stream, subjects_filter=subjects), NotFoundError)
         except NotFoundError:
             return {}
-        except (NatsError, OSError) as error:
-            raise BusError from error
         return info.state.subjects or {}
 
     async def purge(self, stream: str) -> None:
         """Delete all its messages, if the stream exists. Raises BusError."""
-        try:
-            await cancellable(self._jetstream.purge_stream(stream))
-        except NotFoundError:
-            return
-        except (NatsError, OSError) as error:
-            raise BusError from error
+        with contextlib.suppress(NotFoundError):
+            await done(self._jetstream.purge_stream(stream), NotFoundError)
 
     async def first(self, stream: str, subject: str) -> tuple[int, bytes] | None:
         """(place, body) of the oldest message that is not acknowledged; None if there is none. Raises BusError."""
         try:
-            found = await cancellable(self._jetstream.get_msg(stream, seq=1, subject=subject, next=True))
+            getting = self._jetstream.get_msg(stream, seq=1, subject=subject, next=True)
+            found = await done(getting, NotFoundError)
         except NotFoundError:
             return None
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
         return found.seq or 0, found.data or b""
 
     async def drop(self, stream: str, seq: int) -> None:
         """Delete one message. Raises BusError."""
-        try:
-            await cancellable(self._jetstream.delete_msg(stream, seq))
-        except NotFoundError:
-            return
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
+        with contextlib.suppress(NotFoundError):
+            await done(self._jetstream.delete_msg(stream, seq), NotFoundError)
 
     async def handed_out(self, stream: str, consumer: str) -> int:
         """The place of the latest message that the consumer has handed out; 0 if there is none, or no such consumer.
         Raises BusError."""
         try:
-            info = await cancellable(self._jetstream.consumer_info(stream, consumer))
+            info = await done(self._jetstream.consumer_info(stream, consumer), NotFoundError)
         except NotFoundError:
             return 0
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
         return info.delivered.stream_seq if info.delivered else 0
 
     async def drop_consumer(self, stream: str, consumer: str) -> None:
         """Delete the consumer, if it exists. Raises BusError."""
-        try:
-            await cancellable(self._jetstream.delete_consumer(stream, consumer))
-        except NotFoundError:
-            return
-        except (NatsError, OSError) as error:
-            raise BusError(str(error)) from error
+        with contextlib.suppress(NotFoundError):
+            await done(self._jetstream.delete_consumer(stream, consumer), NotFoundError)
 
     # What is not kept: questions, orders, news
 
@@ -278,12 +261,9 @@ class Bus:
     async def ask(self, subject: str, body: bytes, timeout_s: float = ANSWER_S) -> bytes:
         """The answer. Raises BusError if none comes."""
         answers = answers_of(subject, uuid4().hex)
-        try:
-            if answers:
-                return await cancellable(self._ask_across(subject, body, answers, timeout_s))
-            return (await cancellable(self._client.request(subject, body, timeout=timeout_s))).data
-        except (NatsError, OSError) as error:
-            raise BusError from error
+        if answers:
+            return await done(self._ask_across(subject, body, answers, timeout_s))
+        return (await done(self._client.request(subject, body, timeout=timeout_s))).data
 
     async def _ask_across(self, subject: str, body: bytes, answers: str, timeout_s: float) -> bytes:
         """Ask a host: it cannot answer to our own inbox, so it answers to ``answers``."""
@@ -355,17 +335,10 @@ class Bus:
 
     async def bucket(self, name: str, ttl_s: float | None = None, max_bytes: int = -1) -> KeyBucket:
         """A bucket of the key-value store, created unless it exists. Raises BusError."""
-        config = api.KeyValueConfig(
-            bucket=name,
-            ttl=ttl_s,
-            max_bytes=max_bytes,
-            storage=api.StorageType.FILE,
-        )
-        try:
-            await cancellable(self.streams.bucket(config))
-            return KeyBucket(await cancellable(self._jetstream.key_value(name)))
-        except (NatsError, OSError) as error:
-            raise BusError from error
+        storage = api.StorageType.FILE
+        config = api.KeyValueConfig(bucket=name, ttl=ttl_s, max_bytes=max_bytes, storage=storage)
+        await done(self.streams.bucket(config))
+        return KeyBucket(await done(self._jetstream.key_value(name)))
 
 
 class Subscriptions:

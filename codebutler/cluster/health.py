@@ -83,6 +83,10 @@ class _Health(Struct):
     status: str = ""
     error: str = ""
 
+    @property
+    def lacks(self) -> str:
+        return "" if self.status == "ok" else self.error or self.status
+
 
 class _HealthAnswer(Struct):
     """Source: nats-server 2.15.1, $SYS.REQ.SERVER.PING.HEALTHZ."""
@@ -130,7 +134,8 @@ async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[Serve
     try:
         states = await _asked(system, clock, "VARZ", wanted)
         healths = await _asked(system, clock, "HEALTHZ", len(states))
-        lacks = {health.server.name: _lacks(health.data) for health in map(_health, healths)}
+        said = [msgspec.json.decode(body, type=_HealthAnswer) for body in healths]
+        lacks = {each.server.name: each.data.lacks for each in said}
         found = [_server(body, here, lacks) for body, here in states.items()]
     except (NatsError, OSError, msgspec.DecodeError) as error:
         raise CodeButlerError(f"the NATS servers do not answer: {error or type(error).__name__}") from error
@@ -152,14 +157,6 @@ async def _asked(system: Client, clock: Clock, what: str, wanted: int) -> dict[b
                 found[message.data] = asked_at + (clock.now() - asked_at) / 2
     await subscription.unsubscribe()
     return found
-
-
-def _health(body: bytes) -> _HealthAnswer:
-    return msgspec.json.decode(body, type=_HealthAnswer)
-
-
-def _lacks(health: _Health) -> str:
-    return "" if health.status == "ok" else health.error or health.status
 
 
 def _server(body: bytes, here: datetime, lacks: Mapping[str, str]) -> ServerFacts:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from codebutler.config.load import explain, parse_object
+from codebutler.config.load import parse_as
 from codebutler.config.paths import Home
 from codebutler.domain.errors import ConfigError
 
@@ -186,12 +186,9 @@ def read_membership(home: Home, *, gateway: bool) -> ClusterMembership:
 def membership_of(file: Path) -> ClusterMembership:
     """A gateway's membership, from another file. Raises ConfigError."""
     try:
-        membership = msgspec.convert(parse_object(file.read_bytes(), str(file)), ClusterMembership)
+        membership = parse_as(file.read_bytes(), str(file), ClusterMembership)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    except msgspec.ValidationError as error:
-        key, what = explain(error)
-        raise ConfigError(f"{file}: {key}: {what}") from None
     if fault := "it is a host's" if membership.name != GATEWAY else _fault(membership):
         raise ConfigError(f"{file}: {fault}")
     return membership
@@ -269,8 +266,4 @@ def _read(home: Home) -> ClusterMembership:
             data = directory.read(NAME)
     if data is None:
         raise ConfigError(f"there is no {source}")
-    try:
-        return msgspec.convert(parse_object(data, str(source)), ClusterMembership)
-    except msgspec.ValidationError as error:
-        key, what = explain(error)
-        raise ConfigError(f"{source}: {key}: {what}") from None
+    return parse_as(data, str(source), ClusterMembership)

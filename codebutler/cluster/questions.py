@@ -43,7 +43,7 @@ from codebutler.config.channels import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButlerError, ProtocolError
-from codebutler.domain.refs import MessageRef
+from codebutler.domain.refs import NOWHERE, MessageRef
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.protocol.messages import TotalUse
 from codebutler.supervisor.port import Services
@@ -309,12 +309,13 @@ class HostCalls:
         if repo is None:
             self._complain("refused a call from %s: %s is not one of its repositories", self._host, call.repo)
             if isinstance(call, ReportCall):  # the host does not store it for later
-                await self._refuse(call)
+                why = f"{call.repo} is not served by this host"
+                await self._publish(self._failed(call, "fenced", why))
             return True
         answer = await self._answer(repo, call, again=delivered.again)
         if answer is None:
             return False
-        await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
+        await self._publish(answer)
         return True
 
     def _complain(self, text: str, *args: object) -> None:
@@ -322,21 +323,20 @@ class HostCalls:
         if self._mistakes.admits(self._host, self._bus.clock.monotonic()):
             log.warning(text, *args)
 
-    async def _refuse(self, call: ReportCall) -> None:
-        why = f"{call.repo} is not served by this host"
-        answer = CallAnswer(
-            epoch=self._authority.epoch, host=self._host, call=call.call, failed=True, code="fenced", text=why
-        )
-        await self._bus.publish(answers_to(self._host), encode(answer), f"answer {call.call}")
+    def _failed(self, call: Call, code: str, text: str) -> CallAnswer:
+        epoch = self._authority.epoch
+        return CallAnswer(epoch=epoch, host=self._host, call=call.call, failed=True, code=code, text=text)
+
+    async def _publish(self, answer: CallAnswer) -> None:
+        await self._bus.publish(answers_to(self._host), encode(answer), f"answer {answer.call}")
 
     async def _answer(self, repo: RepoSettings, call: Call, *, again: bool) -> CallAnswer | None:
         """The answer; None if the chat cannot be reached and nothing was done."""
-        answer = CallAnswer(epoch=self._authority.epoch, host=self._host, call=call.call)
+        epoch, ref = self._authority.epoch, NOWHERE
         try:
             match call:
                 case SendCall():
                     ref = await self._sent(repo, call, again=again)
-                    return CallAnswer(epoch=answer.epoch, host=answer.host, call=answer.call, ref=ref)
                 case EndedCall(ended=ended):
                     await self._services.turn_ended(repo, ended)
                 case DownCall(why=why):
@@ -349,15 +349,8 @@ class HostCalls:
             return None
         except CodeButlerError as error:
             code = error.code if isinstance(error, ChatError) else "internal_error"
-            return CallAnswer(
-                epoch=answer.epoch,
-                host=answer.host,
-                call=answer.call,
-                failed=True,
-                code=code,
-                text=str(error),
-            )
-        return answer
+            return self._failed(call, code, str(error))
+        return CallAnswer(epoch=epoch, host=self._host, call=call.call, ref=ref)
 
     async def _sent(self, repo: RepoSettings, call: SendCall, *, again: bool) -> MessageRef:
         """Send an operation, never twice at the same time: a host that restarted asks for it again."""

@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import msgspec.inspect as shapes
@@ -22,6 +22,7 @@ from codebutler.config.section import OURS, SERVER_NAME
 from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError, LegacyConfigError
 
+T = TypeVar("T")
 JsonObject = dict[str, Any]
 
 _TOKENS = {f"{section.key}.{each.key}": each for section in SECTIONS for each in section.tokens}
@@ -93,6 +94,15 @@ def parse_object(data: bytes, source: str) -> JsonObject:
     if not isinstance(value, dict):
         raise ConfigError(f'{source}: expected a JSON object such as {{"agent": {{…}}}}')
     return value
+
+
+def parse_as(data: bytes, source: str, kind: type[T]) -> T:
+    """A JSON object as ``kind``. Raises ConfigError with the place of the fault, or its key and what that expects."""
+    try:
+        return msgspec.convert(parse_object(data, source), kind)
+    except msgspec.ValidationError as error:
+        key, what = explain(error)
+        raise ConfigError(f"{source}: {key}: {what}") from None
 
 
 def check_layer(layer: JsonObject, source: str) -> Config:

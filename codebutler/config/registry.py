@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from codebutler.config.git_repo import is_tracked
-from codebutler.config.load import explain, parse_object
+from codebutler.config.load import parse_as
 from codebutler.config.paths import PRIVATE_DIR, Home, RepoPaths
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError, RegistryError
@@ -99,11 +99,7 @@ class Registry:
 
 def parse_registry(data: bytes, source: str) -> RepoEntries:
     """Entries from the file's bytes. Raises ConfigError, also if two of them exclude each other."""
-    try:
-        parsed = msgspec.convert(parse_object(data, source), _RegistryFile)
-    except msgspec.ValidationError as error:
-        key, what = explain(error)
-        raise ConfigError(f"{source}: {key}: {what}") from None
+    parsed = parse_as(data, source, _RegistryFile)
     entries: RepoEntries = ()
     for entry in parsed.repos:
         try:
