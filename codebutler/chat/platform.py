@@ -62,10 +62,10 @@ class Prompter(Protocol):
     def is_interactive(self) -> bool:
         """Whether somebody can answer."""
 
-    def tell(self, line: str) -> None:
+    def tell(self, line: str, /) -> None:
         """Print a line beside the command's output."""
 
-    def warn(self, line: str) -> None:
+    def warn(self, line: str, /) -> None:
         """Print a warning; the command continues."""
 
     async def ask(self, question: str, default: str = "") -> str:
@@ -77,6 +77,22 @@ class Prompter(Protocol):
     async def until(self, other: Coroutine[Any, Any, T] | None, question: str) -> str | T:
         """Read a line, or return the result of ``other``, whichever comes first. Raises EOFError when the input
         ends."""
+
+
+class Unattended:
+    """A Prompter without a person: every question raises EOFError. ``tell`` and ``warn`` get the lines."""
+
+    is_interactive = False
+
+    def __init__(self, tell: Callable[[str], None], warn: Callable[[str], None]) -> None:
+        self.tell = tell
+        self.warn = warn
+
+    async def ask(self, *_: object) -> str:
+        """There is nobody to ask."""
+        raise EOFError
+
+    ask_secret = until = ask
 
 
 @dataclass(frozen=True, kw_only=True)

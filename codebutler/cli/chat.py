@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.domain.errors import EXIT_FAILED, RegistryError
 from codebutler.protocol.control import SendRequest, StopRequest
+
+if TYPE_CHECKING:
+    from codebutler.cli.chatroom.link import WholeAnswer
 
 LISTED = 20
 WORDS_CHARS = 70
@@ -70,6 +73,11 @@ def _ask_once(where: Home, repo: str, *, fresh: bool) -> None:
     told = ask_once(repo, text.strip("\n"), None if fresh else kept.threads.get(repo))
     if told.thread:
         write_diary(where, kept.with_thread(repo, told.thread))
+    _show(told)
+
+
+def _show(told: WholeAnswer) -> None:
+    """Print the answer; exit code 1 if the run failed."""
     told.show()
     if not told.ok:
         raise typer.Exit(EXIT_FAILED)
@@ -93,9 +101,7 @@ def send(
     from codebutler.cli.chatroom.link import ask_once
 
     told = ask_once(repo, message)
-    told.show()
-    if not told.ok:
-        raise typer.Exit(EXIT_FAILED)
+    _show(told)
 
 
 def stop(
@@ -191,6 +197,4 @@ def _adopt(entry: RepoEntry, session: PastSession) -> None:
     from codebutler.cli.chatroom.link import ask_once
 
     told = ask_once(entry.name, f"!continue {session.id}")
-    told.show()
-    if not told.ok:
-        raise typer.Exit(EXIT_FAILED)
+    _show(told)

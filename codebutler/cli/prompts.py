@@ -68,40 +68,11 @@ class TypedLine:
             self._escape = ""
 
 
-class Telling:
-    """Lines beside a command's answer."""
-
-    is_interactive = False
-
-    def tell(self, line: str) -> None:
-        """One line."""
-        notice(line)
-
-    def warn(self, line: str) -> None:
-        """One warning line; the command continues."""
-        warn(line)
-
-
-class NobodyThere(Telling):
-    """No terminal: questions raise EOFError."""
-
-    async def ask(self, *_: object) -> str:
-        """Nobody answers."""
-        raise EOFError
-
-    async def ask_secret(self, *_: object) -> str:
-        """Nobody answers."""
-        raise EOFError
-
-    async def until(self, *_: object) -> str:
-        """Nobody answers."""
-        raise EOFError
-
-
-class PromptTerminal(Telling):
+class PromptTerminal:
     """The person's terminal: questions on stderr, answers from stdin. A context manager, in which nothing is echoed."""
 
     is_interactive = True
+    tell, warn = staticmethod(notice), staticmethod(warn)
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
@@ -193,8 +164,10 @@ def ask(question: str, default: str = "") -> str:
 @contextmanager
 def prompter() -> Iterator[Prompter]:
     """The person at the terminal, for as long as needed."""
+    from codebutler.chat.platform import Unattended
+
     if not is_interactive():
-        yield NobodyThere()
+        yield Unattended(notice, warn)
         return
     with PromptTerminal() as terminal:
         yield terminal

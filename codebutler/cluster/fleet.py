@@ -16,7 +16,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import ButtonClicked, Command
 from codebutler.domain.version import VERSION
 from codebutler.intake.records import Entry
-from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
+from codebutler.supervisor.supervisor import RepoRow
 from codebutler.supervisor.workers import ClusterRow, GatewayRow, HostRow
 
 GONE_S = 4 * RENEW_S
@@ -152,8 +152,6 @@ class Fleet:
                 name=remote.repo.name,
                 path=remote.repo.path,
                 channel_id=remote.repo.channel_id,
-                worker=WorkerRow(state="stopped", pid=None, restarts=0),
-                turns=TurnsRow(running=0, queued=0, waiting=0),
                 problem=problem,
                 host=remote.host,
             )

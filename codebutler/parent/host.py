@@ -33,7 +33,7 @@ from codebutler.parent.spending import Spending
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside, first_of
 from codebutler.protocol.messages import Audit, TotalUse
-from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
+from codebutler.supervisor.supervisor import RepoRow
 from codebutler.supervisor.workers import Workers
 from codebutler.text.redact import Redactor
 
@@ -162,7 +162,5 @@ def _unserved(given: RepoSettings, problem: str) -> RepoRow:
         name=given.name,
         path="",
         channel_id=given.channel_id,
-        worker=WorkerRow(state="stopped", pid=None, restarts=0),
-        turns=TurnsRow(running=0, queued=0, waiting=0),
         problem=problem,
     )

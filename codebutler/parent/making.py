@@ -6,16 +6,15 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct
 
 from codebutler.chat.chats import Chats
-from codebutler.chat.platform import Prompter
 from codebutler.config.git_repo import address_in, repo_root
 from codebutler.config.load import parse_layer
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
@@ -39,9 +38,6 @@ WITH_LOGIN = (
     "sent a token, revoke it"
 )
 OUTSIDE = "there is no repository with that path below `newRepos.root` (addresses to clone from begin with https:// or ssh://)"
-
-
-T = TypeVar("T")
 
 
 class Making(Struct, frozen=True, kw_only=True):
@@ -149,34 +145,6 @@ def refuse_taken(entries: Sequence[RepoEntry], name: str, target: str = "") -> N
             raise CodeButlerError(f"a repository with that name already exists{where}: choose another name")
         if entry.path == target:
             raise CodeButlerError(f"that repository is already registered as {entry.name}{where}")
-
-
-class UnattendedPrompter(Prompter):
-    """A terminal without a person; warnings are kept for the reply."""
-
-    is_interactive = False
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def tell(self, line: str) -> None:
-        """Does nothing: the reply says it."""
-
-    def warn(self, line: str) -> None:
-        """Keep it for the reply."""
-        self.warnings.append(line)
-
-    async def ask(self, question: str, default: str = "") -> str:
-        """There is nobody to ask."""
-        raise EOFError(question, default)
-
-    async def ask_secret(self, question: str) -> str:
-        """There is nobody to ask."""
-        raise EOFError(question)
-
-    async def until(self, other: Coroutine[Any, Any, T] | None, question: str) -> str | T:
-        """There is nobody to ask."""
-        raise EOFError(other, question)
 
 
 class ProgressMessage:

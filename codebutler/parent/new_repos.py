@@ -18,7 +18,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from codebutler.chat.chats import Chats
-from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace
+from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace, Unattended
 from codebutler.chat.platforms import platform
 from codebutler.config.chats import chat_of
 from codebutler.config.git_repo import address_in
@@ -43,7 +43,6 @@ from codebutler.parent.checkout import CheckoutLimits, FreshCheckout
 from codebutler.parent.making import (
     Making,
     ProgressMessage,
-    UnattendedPrompter,
     clear_draft,
     is_moved,
     looked_at,
@@ -105,7 +104,7 @@ class NewRepos:
         kept = await self._means.notes.note(_note(asker))
         making = json.decode(kept, type=Making) if kept else None
         since_s = making.began_s - CLOCKS_DIFFER_S if making else 0.0
-        told = UnattendedPrompter()
+        warnings: list[str] = []
         try:
             config = resolve_global(self._means.home, self._means.env).config
             chat = platform(chat_of(asker.channel))
@@ -117,7 +116,7 @@ class NewRepos:
             entry = self._registered(making)
             if entry is None:
                 layer = await asyncio.to_thread(looked_at, self._registry, self._means.home, making)
-                place = await self._placed(chat, self._wish(config, given, making, told), since_s)
+                place = await self._placed(chat, self._wish(config, given, making, warnings), since_s)
         except StoreError:
             raise
         except CodeButlerError:
@@ -128,10 +127,10 @@ class NewRepos:
             raise CodeButlerError(f"the machine reports: {error.strerror or error}") from error
         reached("new-repo.placed")
         if entry is None:
-            entry = await asyncio.to_thread(self._enter, making, place, layer, told)
+            entry = await asyncio.to_thread(self._enter, making, place, layer, warnings)
         reached("new-repo.registered")
         await self._reloads(entry)
-        return _answer(making, entry, told.warnings)
+        return _answer(making, entry, warnings)
 
     async def _begun(self, name: str, source: str, asker: Asker, config: Config) -> Making:
         """Nothing has been done yet. Raises CodeButlerError."""
@@ -170,15 +169,16 @@ class NewRepos:
         limits = CheckoutLimits(seconds=section.timeout_minutes * 60, max_bytes=section.max_mb * 10**6)
         return FreshCheckout(root_of(section.root), self._means.env, limits, self._means.clock)
 
-    def _wish(self, config: Config, given: Given, making: Making, told: UnattendedPrompter) -> PlaceWish:
+    def _wish(self, config: Config, given: Given, making: Making, warnings: list[str]) -> PlaceWish:
         entry = RepoEntry(name=making.name, path=making.target)
 
         def check(channel_id: ConversationRef) -> None:
             """Refuse one that belongs to another repository."""
             add(self._registry.load(), replace(entry, channel_id=channel_id))
 
+        nobody = Unattended(lambda _: None, warnings.append)
         return PlaceWish(
-            config=config, given=given, repo=making.name, present=NO_CHANNEL, check=check, prompter=told
+            config=config, given=given, repo=making.name, present=NO_CHANNEL, check=check, prompter=nobody
         )
 
     async def _placed(self, chat: Platform, wish: PlaceWish, since_s: float) -> RepoPlace:
@@ -205,7 +205,7 @@ class NewRepos:
         return next((each for each in found if each.name == making.name), None)
 
     def _enter(
-        self, making: Making, place: RepoPlace, layer: dict[str, Any], told: UnattendedPrompter
+        self, making: Making, place: RepoPlace, layer: dict[str, Any], warnings: list[str]
     ) -> RepoEntry:
         """As `add-repo` does. Raises CodeButlerError: its place exists already, so nothing is undone."""
         entry = RepoEntry(name=making.name, path=making.target, channel_id=place.id)
@@ -218,7 +218,7 @@ class NewRepos:
                 f"`codebutler add-repo {making.target} --name {making.name}` on the machine and choose that channel"
             ) from error
         if foreign:
-            told.warn(
+            warnings.append(
                 f"its .codebutler/config.json sets {', '.join(foreign)}, which is ignored: read it, then run "
                 f"`codebutler trust {making.name}` on the machine"
             )

@@ -38,7 +38,7 @@ from codebutler.protocol.control import (
     StopRequest,
 )
 from codebutler.protocol.messages import Budget
-from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
+from codebutler.supervisor.supervisor import RepoRow
 from codebutler.web.front import WebServer
 
 
@@ -232,8 +232,6 @@ class ParentStatus:
                 name=unserved.entry.name,
                 path=unserved.entry.path,
                 channel_id=unserved.entry.channel_id,
-                worker=WorkerRow(state="stopped", pid=None, restarts=0),
-                turns=TurnsRow(running=0, queued=0, waiting=0),
                 problem=unserved.problem,
             )
             for unserved in self._repos.table.absent

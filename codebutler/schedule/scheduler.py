@@ -151,38 +151,36 @@ class Scheduler:
     async def watched(self, key: str, trigger: str) -> None:
         """The same of the job ``key``; the same ``trigger`` again is the same change. It is on disk when this returns;
         waits while the disk is full."""
-        await self._ready.wait()
-        while True:
-            try:
-                await self.change(
-                    lambda schedule: transitions.triggered(
-                        schedule, self.jobs, key, trigger, self._clock.now()
-                    )
-                )
-                break
-            except StoreError as error:
-                log.warning("a job is waiting for the disk: %s", error)
-                await self._clock.sleep(LOOK_S)
+
+        async def begin() -> None:
+            now = self._clock.now()
+            await self.change(lambda schedule: transitions.triggered(schedule, self.jobs, key, trigger, now))
+
+        await self._insist(begin, "a job")
         for run in transitions.runs(self.schedule, self.jobs, OPERATOR):
             self.post(run)
 
     async def ended(self, channel: ConversationRef, messages: Collection[str], outcome: TurnOutcome) -> None:
         """Messages of the channel have their outcome, and one of them may be a run of ours. It is on disk when this
         returns; waits while the disk is full."""
+
+        def after(schedule: Schedule) -> tuple[Schedule, str]:
+            return transitions.ended(schedule, self.jobs, channel, messages, outcome)
+
+        async def end() -> None:
+            if key := after(self.schedule)[1]:
+                await self._change_told(key, lambda schedule: after(schedule)[0])
+
+        await self._insist(end, "the end of a job")
+
+    async def _insist(self, work: Callable[[], Awaitable[None]], what: str) -> None:
+        """Do it once the schedule is loaded, and again while the disk is full."""
         await self._ready.wait()
         while True:
             try:
-                _, key = transitions.ended(self.schedule, self.jobs, channel, messages, outcome)
-                if key:
-                    await self._change_told(
-                        key,
-                        lambda schedule: transitions.ended(schedule, self.jobs, channel, messages, outcome)[
-                            0
-                        ],
-                    )
-                return
+                return await work()
             except StoreError as error:
-                log.warning("the end of a job is waiting for disk space: %s", error)
+                log.warning("%s is waiting for disk space: %s", what, error)
                 await self._clock.sleep(LOOK_S)
 
     async def _tick(self) -> float:
@@ -241,11 +239,13 @@ class Scheduler:
 
     async def _post_run(self, run: JobRun) -> None:
         key, job = transitions.key_of(run.job), run.job
-        if job.reports:
-            await self._post_report(run, key)
-            return
         header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
+            if job.reports:
+                assert self._report is not None, "who has jobs that report says how"
+                await self._report(job, run.key, self._is_unsure(run.key))
+                await self.change(lambda schedule: transitions.reported(schedule, key, self._clock.now()))
+                return
             ref = await self._publish(job.channel, run.key, header, self._is_unsure(run.key))
             # Noted before it is handed in: its outcome may arrive at once.
             await self.change(lambda schedule: transitions.said(schedule, key, ref, self._clock.now()))
@@ -260,17 +260,6 @@ class Scheduler:
             await self._failed(key)
         except StoreError as error:
             log.warning("job %s is waiting for disk space: %s", key, error)
-
-    async def _post_report(self, run: JobRun, key: str) -> None:
-        assert self._report is not None, "who has jobs that report says how"
-        try:
-            await self._report(run.job, run.key, self._is_unsure(run.key))
-            await self.change(lambda schedule: transitions.reported(schedule, key, self._clock.now()))
-        except ChatError as error:
-            log.warning("%s could not be posted: %s", key, error)
-            await self._failed(key)
-        except StoreError as error:
-            log.warning("%s waits for disk space: %s", key, error)
 
     async def _post_timer(self, timer: Timer) -> None:
         key = f"timer:{timer.id}"

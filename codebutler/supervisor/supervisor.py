@@ -50,13 +50,14 @@ class TurnsRow(Struct, frozen=True, kw_only=True):
 
 class RepoRow(Struct, frozen=True, kw_only=True):
     """A repository as `codebutler status --json` shows it. ``problem``: why its worker is not running; ``doubt``: a
-    contradiction between the worker's report and what the supervisor observes. ``host``: where it is in a cluster."""
+    contradiction between the worker's report and what the supervisor observes. ``host``: where it is in a cluster.
+    Unless given, it has no worker."""
 
     name: str
     path: str
     channel_id: ConversationRef
-    worker: WorkerRow
-    turns: TurnsRow
+    worker: WorkerRow = WorkerRow(state="stopped", pid=None, restarts=0)
+    turns: TurnsRow = TurnsRow(running=0, queued=0, waiting=0)
     problem: str = ""
     doubt: str = ""
     host: str = ""

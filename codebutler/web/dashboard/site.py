@@ -50,6 +50,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 _NONCE = re.compile("[0-9a-f]{32}")
+Endpoint = Callable[[Request], Awaitable[Response]]
 REFUSED = "This page has no key: run `codebutler dashboard` and open the link it prints."
 USED = "This link was already used or has expired: run `codebutler dashboard` for a new one."
 FULL = "Too many dashboards are open: close some of them."
@@ -95,14 +96,14 @@ _FORBIDDEN = PlainTextResponse("forbidden: open the address that `codebutler das
 
 @dataclass(frozen=True, slots=True)
 class _Endpoints:
-    """The endpoints."""
+    """The endpoints; ``keyed`` ones need the key."""
 
     feed: Feed
     pages: Pages
     keys: Keys
     static: Path
 
-    def page(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+    def page(self, name: str) -> Endpoint:
         """A page, for anybody: without the key it shows nothing."""
         html = _page(self.static, name)
 
@@ -112,9 +113,7 @@ class _Endpoints:
         return served
 
     async def ledger_drawn(self, request: Request) -> Response:
-        """The contents of the page of costs; needs the key."""
-        if not await self._is_admitted(request):
-            return _refusal(REFUSED, 401)
+        """The contents of the page of costs."""
         given = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
         try:
             filters = msgspec.convert(given, LedgerFilter, strict=False)
@@ -142,9 +141,7 @@ class _Endpoints:
         return JSONResponse({"proof": await self.keys.proof(_port(request), nonce)})
 
     async def stream(self, request: Request) -> Response:
-        """Server-Sent Events; needs the key."""
-        if not await self._is_admitted(request):
-            return _refusal(REFUSED, 401)
+        """Server-Sent Events."""
         if self.feed.is_full:
             return _refusal(FULL, 503)
         try:
@@ -154,57 +151,45 @@ class _Endpoints:
         return StreamingResponse(self.feed.follow(wanted), media_type="text/event-stream")
 
     async def diff(self, request: Request) -> Response:
-        """What a run changed; needs the key."""
-        repo, run = _named(request, "repo"), _named(request, "run")
-        return await self._told(request, lambda: self.pages.reviews.view(repo, run))
+        """What a run changed."""
+        return _told(await self.pages.reviews.view(_named(request, "repo"), _named(request, "run")))
 
     async def thread_told(self, request: Request) -> Response:
-        """A conversation; needs the key."""
-        repo, run = _named(request, "repo"), _named(request, "run")
-        return await self._told(request, lambda: self.pages.conversations.thread(repo, run))
+        """A conversation."""
+        return _told(await self.pages.conversations.thread(_named(request, "repo"), _named(request, "run")))
 
     async def found(self, request: Request) -> Response:
-        """Conversations with some words; needs the key."""
-        words, repo = _named(request, "words"), _named(request, "repo")
-        return await self._told(request, lambda: self.pages.conversations.find(words, repo))
-
-    async def _told(self, request: Request, look: Callable[[], Awaitable[Any]]) -> Response:
-        if not await self._is_admitted(request):
-            return _refusal(REFUSED, 401)
-        try:
-            view = await look()
-        except CodeButlerError as error:
-            return _refusal(str(error), 404)
-        return Response(msgspec.json.encode(view), media_type="application/json")
+        """Conversations with some words."""
+        return _told(await self.pages.conversations.find(_named(request, "words"), _named(request, "repo")))
 
     async def comments(self, request: Request) -> Response:
-        """Post the comments in the run's thread; needs the key."""
-        if not await self._is_admitted(request):
-            return _refusal(REFUSED, 401)
+        """Post the comments in the run's thread."""
         given = await _body_of(request, Comments, MAX_COMMENTS_BYTES)
         if isinstance(given, Response):
             return given
-        try:
-            await self.pages.reviews.send(given)
-        except CodeButlerError as error:
-            return _refusal(str(error), 409)
+        await self.pages.reviews.send(given)
         return JSONResponse({"sent": len(given.comments)})
 
     async def act(self, request: Request) -> Response:
-        """Do what a person has pressed; needs the key."""
-        if not await self._is_admitted(request):
-            return _refusal(REFUSED, 401)
+        """Do what a person has pressed."""
         act = await _body_of(request, Act, MAX_ACT_BYTES)
         if isinstance(act, Response):
             return act
-        try:
-            return JSONResponse({"told": await self.pages.acts.do(act)})
-        except CodeButlerError as error:
-            return _refusal(str(error), 409)
+        return JSONResponse({"told": await self.pages.acts.do(act)})
 
-    async def _is_admitted(self, request: Request) -> bool:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and await self.keys.admits(key.strip())
+    def keyed(self, endpoint: Endpoint, refused: int = 404) -> Endpoint:
+        """The endpoint for those who have the key. Its CodeButlerError is answered with the status ``refused``."""
+
+        async def served(request: Request) -> Response:
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not await self.keys.admits(key.strip()):
+                return _refusal(REFUSED, 401)
+            try:
+                return await endpoint(request)
+            except CodeButlerError as error:
+                return _refusal(str(error), refused)
+
+        return served
 
 
 def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
@@ -216,17 +201,17 @@ def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
             Route("/", endpoints.page("index")),
             Route("/changes/{repo}/{run}", endpoints.page("changes")),
             Route("/costs", endpoints.page("costs")),
-            Route("/dashboard/costs", endpoints.ledger_drawn),
+            Route("/dashboard/costs", endpoints.keyed(endpoints.ledger_drawn)),
             Mount("/static", StaticFiles(directory=static)),
             Route("/dashboard/key", endpoints.key, methods=["POST"]),
             Route("/dashboard/proof", endpoints.proof),
-            Route("/dashboard/stream", endpoints.stream),
-            Route("/dashboard/changes", endpoints.diff),
+            Route("/dashboard/stream", endpoints.keyed(endpoints.stream)),
+            Route("/dashboard/changes", endpoints.keyed(endpoints.diff)),
             Route("/thread/{repo}/{run}", endpoints.page("thread")),
-            Route("/dashboard/thread", endpoints.thread_told),
-            Route("/dashboard/found", endpoints.found),
-            Route("/dashboard/comments", endpoints.comments, methods=["POST"]),
-            Route("/dashboard/act", endpoints.act, methods=["POST"]),
+            Route("/dashboard/thread", endpoints.keyed(endpoints.thread_told)),
+            Route("/dashboard/found", endpoints.keyed(endpoints.found)),
+            Route("/dashboard/comments", endpoints.keyed(endpoints.comments, 409), methods=["POST"]),
+            Route("/dashboard/act", endpoints.keyed(endpoints.act, 409), methods=["POST"]),
         ]
     )
     return Guard(inner, bound_to)
@@ -242,6 +227,10 @@ def _page(static: Path, name: str) -> str:
         script=script,
         body=body.substitute(sign_in=(static / "sign_in.html").read_text(encoding="utf-8")),
     )
+
+
+def _told(view: object) -> Response:
+    return Response(msgspec.json.encode(view), media_type="application/json")
 
 
 def _named(request: Request, name: str) -> str:
