@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codebutler.cli.context import home, known_commands, known_repositories, repository, talk
-from codebutler.cli.output import is_interactive, print_json, print_table, say
+from codebutler.cli.output import age, is_interactive, print_json, print_table, say
 from codebutler.config.agent_sessions import PastSession, find_session, terminal_sessions
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import Home
@@ -146,7 +146,12 @@ def adopt(
     elif not found:
         say(NONE_HERE.format(path=where))
     else:
-        print_table(("", "AGENT", "AGE", "FIRST WORDS", "SESSION"), _rows(found, time.time()))
+        now_s = time.time()
+        rows = [
+            (str(number), each.agent, age(now_s - each.changed_s), _words(each), each.id)
+            for number, each in enumerate(found, start=1)
+        ]
+        print_table(("", "AGENT", "AGE", "FIRST WORDS", "SESSION"), rows)
         if is_interactive():
             _ask(entry, found)
         else:
@@ -162,23 +167,9 @@ def _here() -> RepoEntry:
     raise RegistryError(ELSEWHERE.format(path=root))
 
 
-def _rows(found: Sequence[PastSession], now_s: float) -> list[tuple[str, ...]]:
-    return [
-        (str(number), each.agent, _age(now_s - each.changed_s), _words(each), each.id)
-        for number, each in enumerate(found, start=1)
-    ]
-
-
 def _words(session: PastSession) -> str:
     line = " ".join(session.asked[0].split())
     return line if len(line) <= WORDS_CHARS else f"{line[: WORDS_CHARS - 1]}…"
-
-
-def _age(seconds: float) -> str:
-    for unit, length_s in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= length_s:
-            return f"{int(seconds // length_s)}{unit}"
-    return "now"
 
 
 def _ask(entry: RepoEntry, found: Sequence[PastSession]) -> None:

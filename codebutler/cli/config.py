@@ -101,20 +101,15 @@ def set_(
         raise ConfigError(f"{key} is set once for all repositories: omit --repo")
     text = _asked(key) if value is None else value
     agent = text if key == "agent.default" else text.partition(" ")[2] if key == "agent.onLimit" else ""
-    if agent and agent not in get_args(AgentName):
-        _refuse_unknown_agent(key, agent, repo)
+    # Files, the environment and trust together decide which agents exist besides our own.
+    is_other = agent and agent not in get_args(AgentName)
+    if is_other and (fault := agent_fault(in_force(repository(repo) if repo else None).config, agent)):
+        raise ConfigError(f"{key}: {fault}")
     values = dict(leaves(config_files.change(partial(with_value, key=key, text=text), NOT_SET, repo)))
     value_now = mask_value(key, values.get(tuple(key.split("."))))
     shown = msgspec.json.encode(value_now).decode() if value_now is not None else text
     say(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
     _after(key, repo)
-
-
-def _refuse_unknown_agent(key: str, name: str, repo: str) -> None:
-    """Raises ConfigError for an unknown agent. Files, the environment and trust together decide which agents exist
-    besides our own."""
-    if fault := agent_fault(in_force(repository(repo) if repo else None).config, name):
-        raise ConfigError(f"{key}: {fault}")
 
 
 @app.command()

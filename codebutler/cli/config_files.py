@@ -165,10 +165,10 @@ def migrate_store_file(path: Path, *, check: bool) -> Step | None:
     return Step(str(path), done, str(report.backup or ""), kept)
 
 
-def report(step: Step | None) -> None:
-    """Tell the user, on stderr, what was done."""
+def report(step: Step | None, tell: Callable[[str], None] = notice) -> None:
+    """Tell the user what was done."""
     if step is None:
         return
-    notice(f"{step.file}: {step.done}" + (f", backup: {step.backup}" if step.backup else ""))
+    tell(f"{step.file}: {step.done}" + (f", backup: {step.backup}" if step.backup else ""))
     for note in step.notes:
-        notice(f"  {note}")
+        tell(f"  {note}")

@@ -104,7 +104,7 @@ def _read(during: Period, name: str) -> list[LedgerRow]:
 
 def _cells(row: LedgerRow, during: Period) -> tuple[str, ...]:
     return (
-        f"{day_of(row.at, during.zone)} {_clock(row, during)}",
+        f"{day_of(row.at, during.zone)} {datetime.fromisoformat(row.at).astimezone(during.zone):%H:%M}",
         row.repo,
         f"job {row.job}" if row.job else row.user or "-",
         f"{row.agent} ({row.model})" if row.model else row.agent,
@@ -116,10 +116,6 @@ def _cells(row: LedgerRow, during: Period) -> tuple[str, ...]:
         str(len(row.commits)),
         row.checks or "-",
     )
-
-
-def _clock(row: LedgerRow, during: Period) -> str:
-    return f"{datetime.fromisoformat(row.at).astimezone(during.zone):%H:%M}"
 
 
 def to_csv(rows: Sequence[LedgerRow]) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from codebutler.cli.command import App
 from codebutler.cli.context import known_repositories, repository
-from codebutler.cli.output import notice, print_json, print_table, say
+from codebutler.cli.output import age, notice, print_json, print_table, say
 from codebutler.config.chats import message_url
 from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of
 from codebutler.domain.errors import CodeButlerError
@@ -23,8 +23,6 @@ app = App("Show what agents remember about a repository, and forget some of it."
 NAME = typer.Argument(
     help="A repository's name; optional if there is only one.", autocompletion=known_repositories
 )
-DAY_S = 86_400
-UNITS = ((DAY_S, "d"), (3600, "h"), (60, "m"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,7 @@ class MemoryEntry:
 
     def age(self, now: datetime) -> str:
         """Its age, "" if a person wrote it into the file."""
-        if not self.at:
-            return ""
-        seconds = (now - datetime.fromisoformat(self.at)).total_seconds()
-        return next((f"{int(seconds // unit)}{name}" for unit, name in UNITS if seconds >= unit), "now")
+        return age((now - datetime.fromisoformat(self.at)).total_seconds()) if self.at else ""
 
 
 @app.command()

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
-from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file
+from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file, report
 from codebutler.cli.context import asked, environment, home, known_repositories, reload_supervisor, talk
-from codebutler.cli.doctor import report
+from codebutler.cli.doctor import report as doctors_report
 from codebutler.cli.output import notice, print_json, say
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
@@ -54,9 +54,7 @@ def run(
         print_json({"check": check, "steps": steps})
         return
     for step in steps:
-        say(f"{step.file}: {step.done}" + (f", backup: {step.backup}" if step.backup else ""))
-        for note in step.notes:
-            say(f"  {note}")
+        report(step, say)
     if not steps:
         say("Everything is up to date.")
 
@@ -130,7 +128,7 @@ def upgrade(
     if as_json:
         print_json({"ready": found.ready, **asdict(found)})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in report(found.findings, every=True))
+        sys.stdout.writelines(f"{line}\n" for line in doctors_report(found.findings, every=True))
     if not found.ready:
         raise typer.Exit(1)
 

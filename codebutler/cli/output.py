@@ -114,3 +114,9 @@ def definitions(rows: list[tuple[str, str]], style: Style | None = None) -> list
             lines.append(f"  {shown}{' ' * (indent - 2 - len(name))}{parts.pop(0)}".rstrip())
         lines += [f"{' ' * indent}{part}" for part in parts]
     return lines
+
+
+def age(seconds: float) -> str:
+    """How long ago, in the largest unit: ``3d``, ``2h``, ``5m``, ``now``."""
+    units = (("d", 86_400), ("h", 3_600), ("m", 60))
+    return next((f"{int(seconds // unit_s)}{name}" for name, unit_s in units if seconds >= unit_s), "now")

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import termios
-from collections.abc import Coroutine, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -159,6 +159,13 @@ def ask(question: str, default: str = "") -> str:
     """One question of its own. Raises EOFError when the input ends."""
     with PromptTerminal() as terminal:
         return asyncio.run(terminal.ask(question, default))
+
+
+def choose(question: str, default: str, among: Collection[str]) -> str:
+    """One of these words, in lower case; asked until it is. Raises EOFError when the input ends."""
+    while (answer := ask(question, default).lower()) not in among:
+        notice(f"Answer with one of {', '.join(among)}.")
+    return answer
 
 
 @contextmanager

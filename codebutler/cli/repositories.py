@@ -24,7 +24,7 @@ from codebutler.cli.config_files import (
 )
 from codebutler.cli.context import environment, home, in_force, known_repositories, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, print_table, say, warn
-from codebutler.cli.prompts import ask, prompter
+from codebutler.cli.prompts import choose, prompter
 from codebutler.cluster.membership import HOST_NAME, is_host
 from codebutler.config.channels import CHANNEL_KEYS, channel_in, served_chats
 from codebutler.config.chats import ChatName, chat_of
@@ -239,10 +239,7 @@ def _which(chats: Sequence[ChatName]) -> ChatName:
     if len(chats) == 1 or not is_interactive():
         return chats[0]
     named = {each.lower(): each for each in chats}
-    question = f"{', '.join(chats[:-1])} or {chats[-1]}?"
-    while (answer := ask(question, chats[0].lower()).lower()) not in named:
-        notice(f"Answer with one of {', '.join(named)}.")
-    return named[answer]
+    return named[choose(f"{', '.join(chats[:-1])} or {chats[-1]}?", chats[0].lower(), named)]
 
 
 def _warn_of(entry: RepoEntry, foreign: tuple[str, ...], registry: Registry) -> None:

@@ -20,7 +20,7 @@ from codebutler.cli.command import given_to, refusing
 from codebutler.cli.config_files import Layer
 from codebutler.cli.context import home, in_force, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, say, warn
-from codebutler.cli.prompts import ask, prompter
+from codebutler.cli.prompts import choose, prompter
 from codebutler.config.channels import served_chats
 from codebutler.config.chats import PEOPLE, SECTIONS, ChatSection, section_of
 from codebutler.config.load import check_layer
@@ -89,10 +89,7 @@ def _wanted(given: Mapping[Platform, Given], keys: Given) -> Sequence[Platform]:
     choice = {each.name.lower(): [each] for each in platforms()} | {every: list(platforms())}
     present = served_chats(config)
     usual = every if len(present) > 1 else present[0].lower()
-    question = f"{', '.join(names)} or {every}?"
-    while (answer := ask(question, usual).lower()) not in choice:
-        notice(f"Answer with one of {', '.join(choice)}.")
-    return choice[answer]
+    return choice[choose(f"{', '.join(names)} or {every}?", usual, choice)]
 
 
 def _refuse() -> NoReturn:

@@ -98,10 +98,7 @@ def info(
 @app.command()
 def disable(name: Annotated[str, SKILL]) -> None:
     """Disable a skill for all repositories."""
-    if not is_name(name):
-        raise typer.BadParameter(
-            "a skill's name is lower-case letters, digits and dashes, such as review-diff"
-        )
+    _check_name(name)
     _check_known(name)
     _switch(name, off=True)
     say(f"Disabled {name}.")
@@ -126,10 +123,7 @@ def create(
     ] = False,
 ) -> None:
     """Create a skill: a file to fill in."""
-    if not is_name(name):
-        raise typer.BadParameter(
-            "a skill's name is lower-case letters, digits and dashes, such as review-diff"
-        )
+    _check_name(name)
     if repo:
         paths = RepoPaths(Path(repository(repo).path))
         with prepare(paths):
@@ -157,6 +151,13 @@ def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
     entry = repository(repo)
     found = find_skills(home(), Path(entry.path), entry.skills_digest)
     return found, in_force(entry).config.skills.disabled
+
+
+def _check_name(name: str) -> None:
+    if not is_name(name):
+        raise typer.BadParameter(
+            "a skill's name is lower-case letters, digits and dashes, such as review-diff"
+        )
 
 
 def _check_known(name: str) -> None:

@@ -23,6 +23,7 @@ from nats.js.errors import (
 from nats.js.kv import KeyValue
 
 from codebutler.cluster.membership import SAFE
+from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 
 READ_S = 10.0
@@ -55,6 +56,14 @@ async def done(work: Awaitable[T], *passed: type[Exception]) -> T:
         if isinstance(error, passed):
             raise
         raise BusError(str(error)) from error
+
+
+async def answered(clock: Clock, work: Callable[[], Awaitable[T]], again_s: float = 1.0) -> T:
+    """The result of ``work``, which is repeated until NATS answers."""
+    while True:
+        with contextlib.suppress(BusError):
+            return await work()
+        await clock.sleep(again_s)
 
 
 class KeyBucket:

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.cluster.buckets import BusError, KeyBucket, answered
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, Request
@@ -171,11 +171,7 @@ class GatewayJournal(Journal):
 
     async def _ended(self, key: str) -> None:
         async with self._at_once:
-            while True:
-                with suppress(BusError):
-                    await self._bucket.end(key, KNOWN_S)
-                    return
-                await self._clock.sleep(RETRY_S)
+            await answered(self._clock, lambda: self._bucket.end(key, KNOWN_S))
 
     async def pending(self) -> list[Entry]:
         """Events that we or earlier gateways accepted and nobody has settled, in the order they were accepted."""
@@ -207,10 +203,11 @@ class GatewayJournal(Journal):
 
     async def _begins(self, key: str, taken: TakenEvent) -> bool:
         """Put the event into the bucket if it is missing there. False if it is settled."""
-        while True:
-            with suppress(BusError):
-                return await self._bucket.begin(key, _encoded(taken)) or await self._is_open(key, taken)
-            await self._clock.sleep(RETRY_S)
+
+        async def begins() -> bool:
+            return await self._bucket.begin(key, _encoded(taken)) or await self._is_open(key, taken)
+
+        return await answered(self._clock, begins)
 
     # Trouble
 
@@ -237,11 +234,7 @@ class GatewayJournal(Journal):
     async def _watch(self) -> None:
         """Wait until NATS answers again."""
         log.error(self._refused)
-        while True:
-            with suppress(BusError):
-                await self._bucket.set(READING, "")
-                break
-            await self._clock.sleep(RETRY_S)
+        await answered(self._clock, lambda: self._bucket.set(READING, ""))
         self._refused = ""
         self._answers_again.set()
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
-from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.cluster.buckets import BusError, KeyBucket, answered
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.membership import GATEWAY, HOSTS_BUCKET, LEADER_BUCKET, NOTES_BUCKET
 from codebutler.domain.clock import Clock
@@ -247,11 +247,7 @@ class SharedNotes:
     @classmethod
     async def opened(cls, bus: Bus, leadership: Leadership, clock: Clock) -> SharedNotes:
         """The notes, once NATS answers."""
-        while True:
-            try:
-                return cls(await bus.bucket(NOTES_BUCKET), leadership, clock)
-            except BusError:
-                await clock.sleep(LOOK_S)
+        return cls(await answered(clock, lambda: bus.bucket(NOTES_BUCKET)), leadership, clock)
 
     async def note(self, name: str) -> str:
         """The note of that name; "" if there is none. Waits for NATS longer than a lease lasts. Raises StoreError."""

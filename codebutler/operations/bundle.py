@@ -67,7 +67,9 @@ def collect(home: Home, env: Mapping[str, str], findings: Sequence[Finding]) -> 
     packages = [
         Path(next(iter(spec.submodule_search_locations or ()))) for spec in map(find_spec, OURS) if spec
     ]
-    secret = Anonymizer(read_source(packages, (*AGENTS, *_areas(findings), *_fields(Section))), names)
+    secret = Anonymizer(
+        read_source(packages, (*AGENTS, *(each.area for each in findings), *_fields(Section))), names
+    )
     return {
         "versions.json": _json(versions(env)),
         "doctor.json": _json([doctor_line(each, secret) for each in findings]),
@@ -76,10 +78,6 @@ def collect(home: Home, env: Mapping[str, str], findings: Sequence[Finding]) -> 
         "counts.json": _json(counts(home, table, secret)),
         "log.txt": log_lines(home.log_file, secret),
     }
-
-
-def _areas(findings: Sequence[Finding]) -> set[str]:
-    return {each.area for each in findings}
 
 
 def _fields(section: type[Section]) -> Iterator[str]:

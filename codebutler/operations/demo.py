@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from codebutler.domain.commands import SLASH
 from codebutler.domain.errors import CodeButlerError
 from codebutler.parent.bootstrap import supervise
 from codebutler.platform.signals import Stopping
-from codebutler.protocol.control import DashboardReply, DashboardRequest, ask
+from codebutler.protocol.control import DashboardReply, DashboardRequest, reply_to
 from codebutler.workspace.manifest import AppCommand, Offers, Suggestion
 from codebutler.workspace.server import Options, WorkspaceServer
 
@@ -140,10 +140,8 @@ async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str]
 async def _dashboard(home: Home) -> str:
     """A demo runs without it if its port and the following ones are taken."""
     with suppress(CodeButlerError):
-        async with aclosing(ask(home.socket, DashboardRequest())) as replies:
-            async for reply in replies:
-                if isinstance(reply, DashboardReply):
-                    return reply.link
+        if reply := await reply_to(home.socket, DashboardRequest(), DashboardReply):
+            return reply.link
     return ""
 
 

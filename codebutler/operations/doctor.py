@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -36,7 +35,7 @@ from codebutler.parent.making import root_of
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.system import OperatingSystem, this_system
 from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
-from codebutler.protocol.control import StatusReply, StatusRequest, ask
+from codebutler.protocol.control import StatusReply, StatusRequest, reply_to
 from codebutler.protocol.messages import Finding, fail, ok, warn
 from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held
@@ -81,7 +80,8 @@ async def examine(
         yield CheckupLine(finding=finding)
     for finding in (*check_repos(home, table), *check_new_repos(config.new_repos, env, clock)):
         yield CheckupLine(finding=finding)
-    env = await _programs(home, env)
+    # The supervisor's PATH: of the running one, or the one that would run.
+    env = {**env, "PATH": await programs_path(home, env), TERMINAL_PATH: env.get("PATH", "")}
     everything = with_env_file(home, env)
     settings = [each.settings(everything) for each in table.served]
     if not settings:
@@ -113,11 +113,6 @@ async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterato
     for name in served_chats(config):
         async for finding in platform(name).doctor(config, table, clock):
             yield finding
-
-
-async def _programs(home: Home, env: Mapping[str, str]) -> dict[str, str]:
-    """The environment with the supervisor's PATH: of the running one, or the one that would run."""
-    return {**env, "PATH": await programs_path(home, env), TERMINAL_PATH: env.get("PATH", "")}
 
 
 async def _workers(
@@ -169,16 +164,15 @@ def check_system(system: OperatingSystem) -> Iterator[Finding]:
 async def check_running(home: Home) -> AsyncIterator[Finding]:
     """Problems that the running supervisor reports about itself, its journal and its connections."""
     try:
-        async with aclosing(ask(home.socket, StatusRequest())) as replies:
-            async for reply in replies:
-                if isinstance(reply, StatusReply):
-                    for part in RUNNING:
-                        if trouble := reply.status.get(part, {}).get("trouble"):
-                            yield warn("supervisor", part, trouble)
+        reply = await reply_to(home.socket, StatusRequest(), StatusReply)
     except NotRunningError:
         return
     except CodeButlerError as error:
         yield warn("supervisor", "status", str(error))
+        return
+    for part in RUNNING:
+        if reply is not None and (trouble := reply.status.get(part, {}).get("trouble")):
+            yield warn("supervisor", part, trouble)
 
 
 def check_repos(home: Home, table: RepoTable) -> Iterator[Finding]:

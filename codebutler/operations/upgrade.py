@@ -9,7 +9,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from codebutler.intake.repos import RepoTable
 from codebutler.parent.configuration import GRACE_S
 from codebutler.platform.backups import BROUGHT_ALONG
 from codebutler.platform.service import Run
-from codebutler.protocol.control import StatusReply, StatusRequest, ask
+from codebutler.protocol.control import StatusReply, StatusRequest, reply_to
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
 # The parent's packages do not import the worker's.
@@ -107,15 +106,12 @@ def newest_release(run: Run) -> tuple[str, Finding]:
 async def _status(home: Home) -> tuple[dict[str, Any] | None, str]:
     """The running supervisor's status, None without one; and why it does not answer."""
     try:
-        async with aclosing(ask(home.socket, StatusRequest())) as replies:
-            async for reply in replies:
-                if isinstance(reply, StatusReply):
-                    return reply.status, ""
+        reply = await reply_to(home.socket, StatusRequest(), StatusReply)
     except NotRunningError:
         return None, ""
     except CodeButlerError as error:
         return None, str(error)
-    return None, "it does not answer"
+    return (reply.status, "") if reply else (None, "it does not answer")
 
 
 def _turns(status: Mapping[str, Any] | None) -> dict[str, dict[str, int]]:

@@ -132,7 +132,7 @@ class AppHome:
         if user in self._not_served:
             parts = [UNSERVED, *parts]
         address = await self._addresses()
-        parts = [self._cleaned(part, address) for part in parts]
+        parts = [every_text(part, lambda text: self._redact(linked(text, address))) for part in parts]
         if self._page is None or self._shown.get(user) == parts:
             return
         try:
@@ -144,9 +144,6 @@ class AppHome:
             await self._clock.sleep(error.retry_after_s)
         except ChatError as error:
             log.info("cannot publish App Home for %s: %s", user, error)
-
-    def _cleaned(self, part: Section, address: Addresses) -> Section:
-        return every_text(part, lambda text: self._redact(linked(text, address)))
 
 
 class Cards:

@@ -6,10 +6,11 @@ import asyncio
 import platform
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from codebutler.cluster.buckets import BusError, KeyBucket
+from codebutler.cluster.buckets import BusError, KeyBucket, answered
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
@@ -140,7 +141,8 @@ async def _lead(
                     tasks.create_task(_spread(bus, beginning.clock), name="replicas"),
                 )
                 notes = await SharedNotes.opened(bus, leadership, beginning.clock)
-                taken = await _taken(bus, beginning.clock)
+                opening = partial(bus.bucket, TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
+                taken = await answered(beginning.clock, opening)
                 source = RemoteWorkers(bus, leadership, taken, notes, beginning)
                 await serve(beginning, config, chats_of(config), source)
                 for task in beside_it:
@@ -178,14 +180,6 @@ async def keep_connected(bus: Bus, leadership: Leadership, clock: Clock) -> None
                 known, unanswered = -1, 0
                 await bus.reconnect()
         await clock.sleep(RENEW_S)
-
-
-async def _taken(bus: Bus, clock: Clock) -> KeyBucket:
-    """Waits until NATS answers."""
-    while True:
-        with suppress(BusError):
-            return await bus.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
-        await clock.sleep(LOOK_S)
 
 
 async def _spread(bus: Bus, clock: Clock) -> None:

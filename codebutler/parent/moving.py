@@ -28,7 +28,6 @@ from codebutler.platform.signals import reached
 from codebutler.platform.tasks import cancel
 from codebutler.schedule.commands import Asker
 from codebutler.schedule.scheduler import Publish
-from codebutler.supervisor.supervisor import RepoRow
 from codebutler.supervisor.workers import ClusterRow, HostRow, Mover, Workers
 from codebutler.text.amounts import load
 from codebutler.text.markup import code
@@ -121,8 +120,12 @@ class RepoMoves:
             return f"{code(name)} is already being moved to {place.to}: `!move {old}` keeps it on {old}."
         if not place.to:
             down = "" if wanted.force else self._means.workers.down(name)
-            if why := _objection(name, old, new, cluster) or (down and _unended(down, new)):
+            if why := _objection(name, old, new, cluster):
                 return why
+            if down:
+                return (
+                    f"The unfinished work there cannot end: {down}. `!move {new} force` does not wait for it."
+                )
         await self._end(name)
         mover.hold(name, "")
         try:
@@ -197,9 +200,11 @@ class RepoMoves:
     async def _tell_of_runs(self, name: str, served: Served, place: RepoHosts) -> None:
         """Post a line about the running agents in the channel, for the other people there."""
         row = next((each for each in self._means.workers.rows() if each.name == name), None)
-        if row is None or not _is_busy(row):
+        if row is None:
             return
         old, turns = served.entry.host, row.turns
+        if not any((turns.running, turns.queued, turns.waiting, row.worker.undelivered)):
+            return
         text = (
             f"{code(name)} moves from {old} to {place.to} once nothing is unfinished on {old}: "
             f"{load(turns.running, turns.waiting, turns.queued, turns.parked)}. New messages wait for {place.to}; "
@@ -246,10 +251,6 @@ def wish_of(host: str, asker: Asker, *, force: bool) -> RepoHosts:
     return RepoHosts(to=host.lower(), force=force, key=asker.key, user=asker.user)
 
 
-def _is_busy(row: RepoRow) -> bool:
-    return any((row.turns.running, row.turns.queued, row.turns.waiting, row.worker.undelivered))
-
-
 def _objection(name: str, old: str, new: str, cluster: ClusterRow) -> str:
     """Why it cannot be moved there; "" if it can."""
     row = next((each for each in cluster.hosts if each.name == new), None)
@@ -269,10 +270,6 @@ def _objection(name: str, old: str, new: str, cluster: ClusterRow) -> str:
             f"{new} has no repository named {code(name)}: run `codebutler add-repo PATH --name {name}` there."
         )
     return ""
-
-
-def _unended(why: str, new: str) -> str:
-    return f"The unfinished work there cannot end: {why}. `!move {new} force` does not wait for it."
 
 
 def _listing(served: Served, cluster: ClusterRow, place: RepoHosts) -> str:

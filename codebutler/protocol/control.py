@@ -14,9 +14,9 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +30,8 @@ from codebutler.protocol.messages import LiveKind
 NO_CARD = MessageRef("0.0")
 """Sorts before every card's ref."""
 SaidKind = Literal["text", "progress", "card"]
+
+T = TypeVar("T")
 
 
 class _Request(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
@@ -316,6 +318,15 @@ async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlRepl
         raise ProtocolError(f"the supervisor's answer cannot be read: {error}") from error
     finally:
         writer.close()
+
+
+async def reply_to(path: Path, request: ControlRequest, kind: type[T]) -> T | None:
+    """The running supervisor's reply of that kind; None if it gives none. Raises as ``ask``."""
+    async with aclosing(ask(path, request)) as replies:
+        async for reply in replies:
+            if isinstance(reply, kind):
+                return reply
+    return None
 
 
 def _is_owner(sock: socket.socket) -> bool:

@@ -64,7 +64,7 @@ class ChatKeyboard:
         try:
             yield
         finally:
-            self._give_back()
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._as_found)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -136,9 +136,6 @@ class ChatKeyboard:
             mode[_LFLAG] |= termios.ECHO
         mode[_CC][termios.VMIN] = 1
         termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
-
-    def _give_back(self) -> None:
-        termios.tcsetattr(self._fd, termios.TCSADRAIN, self._as_found)
 
     def _write(self, text: str) -> None:
         if text:

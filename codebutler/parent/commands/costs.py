@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import timedelta
 from hashlib import sha256
 
 from codebutler.config.permission import Person, Where, may
@@ -57,16 +57,14 @@ def summary(rows: list[LedgerRow], during: Period) -> str:
         return f"{heading}\n{NOTHING}"
     lines = [
         heading,
-        f"**By person:** {_listed({_who(row): row for row in rows}, sums(rows, KEYS['person']))}",
+        f"**By person:** {_listed({KEYS['person'](row): row for row in rows}, sums(rows, KEYS['person']))}",
         f"**By agent:** {_named(sums(rows, KEYS['agent']))}",
     ]
     if 1 < days <= LISTED_DAYS:
-        lines.append(f"**By day:** {_days(by_day(rows, during))}")
+        used_on = by_day(rows, during).items()
+        by_days = ((f"{day:%a %d %b}", use) for day, use in used_on if use.runs or use.usd)
+        lines.append(f"**By day:** {_joined(by_days, LISTED_DAYS)}")
     return "\n".join(lines)
-
-
-def _who(row: LedgerRow) -> str:
-    return KEYS["person"](row)
 
 
 def _listed(who: Mapping[str, LedgerRow], used: Mapping[str, DayUse]) -> str:
@@ -79,12 +77,6 @@ def _listed(who: Mapping[str, LedgerRow], used: Mapping[str, DayUse]) -> str:
 
 def _named(used: Mapping[str, DayUse]) -> str:
     return _joined((plain(name), use) for name, use in used.items())
-
-
-def _days(used: Mapping[date, DayUse]) -> str:
-    return _joined(
-        ((f"{day:%a %d %b}", use) for day, use in used.items() if use.runs or use.usd), most=LISTED_DAYS
-    )
 
 
 def _joined(items: Iterable[tuple[str, DayUse]], most: int = MOST) -> str:
