@@ -206,7 +206,7 @@ class WebServer:
         from starlette.applications import Starlette
         from starlette.routing import Mount
 
-        from codebutler.platform.http import BoundedProtocol, serving
+        from codebutler.platform.http_server import BoundedProtocol, serving
 
         hooks, page = self._hooks.app(), self._dashboard.app(self._place.host)
         metrics = [self._metrics.route(self._place.host)] if self._metrics else []
@@ -277,7 +277,7 @@ class Hooks:
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
 
-        from codebutler.platform.http import read_body
+        from codebutler.platform.http_server import read_body
 
         async def post(request: Request) -> Response:
             body = await read_body(request, MAX_BODY_BYTES, self._body_s)

@@ -20,7 +20,8 @@ from starlette.websockets import WebSocket
 
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.http import listen, serving
+from codebutler.platform.http import listen
+from codebutler.platform.http_server import serving
 from codebutler.workspace import render
 from codebutler.workspace.api import Faults, LoopbackGuard, WebApi, refusal, transport_of
 from codebutler.workspace.connections import Signal, Stream

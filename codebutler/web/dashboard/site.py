@@ -27,7 +27,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.http import admits, read_body
+from codebutler.platform.http import admits
+from codebutler.platform.http_server import read_body
 from codebutler.web.dashboard.acts import Act
 from codebutler.web.dashboard.changes import Comments
 from codebutler.web.dashboard.dashboard import Feed, Keys, LogFilter, Pages

@@ -10,7 +10,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from codebutler.platform.http import BoundedProtocol, listen, serving
+from codebutler.platform.http import listen
+from codebutler.platform.http_server import BoundedProtocol, serving
 
 DEADLINE_S = 30
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
