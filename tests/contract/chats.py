@@ -24,7 +24,7 @@ from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.render import REACTIONS as SLACK_REACTIONS
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
-from codebutler.chat.telegram.signs import REACTIONS
+from codebutler.chat.telegram.rules import REACTIONS
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,

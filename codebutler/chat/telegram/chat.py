@@ -14,22 +14,23 @@ from msgspec.structs import replace
 from codebutler.chat.port import Capabilities, Download, Identity, Take
 from codebutler.chat.telegram.api import BotApi, download
 from codebutler.chat.telegram.entities import FormattedText, sendable
-from codebutler.chat.telegram.messages import MessageWriter, Private
-from codebutler.chat.telegram.records import Buttons, KnownMessage, MessageRecords, kept
+from codebutler.chat.telegram.messages import MessageWriter, Private, Typing
+from codebutler.chat.telegram.records import Buttons, KnownMessage, MessageRecords, kept, stored
 from codebutler.chat.telegram.render import Mentions, Rendered, rendered
 from codebutler.chat.telegram.rules import (
+    REACTIONS,
     TELEGRAM_LIMITS,
     MovedError,
     era_of,
+    marks_after,
     message_of,
     number_of,
     person_of,
 )
-from codebutler.chat.telegram.signs import Marks, Typing
 from codebutler.domain.clock import Clock, SystemClock
-from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
+from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.message import Message, said
-from codebutler.domain.model import Post, React, Update, Upload
+from codebutler.domain.model import Mark, Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
 from codebutler.platform.tasks import BoundedDict
@@ -39,6 +40,7 @@ T = TypeVar("T")
 MAX_UPLOAD_BYTES = 50 * 2**20
 CAPTION_CHARS = 1000
 BEGUN = 200
+MARKED = 5000
 OPEN_IT = "Only you may see this, and I cannot message you yet: open my profile and press Start."
 QUIET = frozenset({"outcome", "progress", "sign"})
 
@@ -67,7 +69,7 @@ class TelegramChat:
         self.private = Private(self._messages, self.records, self.buttons, notes, self._cleaned)
         self.capabilities = Capabilities(ephemeral=self, status_line=self, home=self.private)
         self._typing = Typing(api, self.clock)
-        self._marks = Marks()
+        self._marks: BoundedDict[tuple[int, int], tuple[Mark, ...]] = BoundedDict(MARKED)
         self._marking = asyncio.Lock()
         self._redact = redact
         self._begun: BoundedDict[tuple[ConversationRef, str, int], list[int]] = BoundedDict(BEGUN)
@@ -105,14 +107,12 @@ class TelegramChat:
         """Bot API: editMessageText; what no longer fits is sent as further messages."""
         chat, number = self._place(channel, update.target)
         shown = self._rendered(update.message)
-        try:
+        with stored():
             known = await self.records.known(chat, number)
             numbers = [number, *known.parts]
             last = numbers[len(shown.parts) - 1] if len(shown.parts) <= len(numbers) else 0
             keyboard = await self.buttons.keyboard(chat, update.target, shown.keys, last)
             place = await self._messages.place(chat, self._thread(chat, channel, known.thread))
-        except StoreError as error:
-            raise _waits(error) from error
         await self._messages.fill(
             place, numbers, shown.parts, keyboard, partial(self._parts, chat, known.thread)
         )
@@ -122,13 +122,14 @@ class TelegramChat:
         """Bot API: setMessageReaction, which replaces our previous reaction."""
         place = self._place(channel, react.target)
         async with self._marking:
-            before, after = self._marks.of(place), self._marks.after(place, react.mark, remove=react.remove)
+            before = self._marks.get(place, ())
+            after = marks_after(before, react.mark, remove=react.remove)
             if after is None:
                 return
-            reaction = self._marks.shown(after)
-            if reaction != self._marks.shown(before):
+            present, reaction = (REACTIONS[marks[-1]] if marks else "" for marks in (before, after))
+            if reaction != present:
                 await self._mark(place, reaction)
-            self._marks.keep(place, after)
+            self._marks[place] = after
 
     async def upload(self, upload: Upload) -> str:
         """Does nothing: ``share`` uploads and posts a file in one call. Raises ChatError too_large."""
@@ -167,10 +168,8 @@ class TelegramChat:
     async def show_status(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
         """Bot API: sendChatAction. Telegram shows that something is being done, but not what."""
         chat = self.records.chat(number_of(channel))
-        try:
+        with stored():
             place = await self._messages.place(chat, self._thread(chat, channel, thread))
-        except StoreError as error:
-            raise _waits(error) from error
         if not text:
             self._typing.over(place)
             return
@@ -185,13 +184,10 @@ class TelegramChat:
         chat = self.records.chat(number_of(channel))
         begun = channel, op_id, hash(tuple(part.text for part in shown.parts))
         numbers = self._begun.get(begun, [])
-        try:
+        root = self._thread(chat, channel, post.thread or NOWHERE)
+        with stored():
             keyboard = await self.buttons.keyboard(chat, op_id, shown.keys)
-            place = await self._messages.place(
-                chat, self._thread(chat, channel, post.thread or NOWHERE), silent=silent
-            )
-        except StoreError as error:
-            raise _waits(error) from error
+            place = await self._messages.place(chat, root, silent=silent)
         if not numbers:
             only = len(shown.parts) == 1
             numbers = [await self._messages.send(place, shown.parts[0], keyboard if only else None)]
@@ -209,10 +205,8 @@ class TelegramChat:
 
     async def _share(self, channel: ConversationRef, upload: Upload) -> None:
         chat = self.records.chat(number_of(channel))
-        try:
+        with stored():
             place = await self._messages.place(chat, self._thread(chat, channel, upload.thread or NOWHERE))
-        except StoreError as error:
-            raise _waits(error) from error
         title = upload.title if upload.title != upload.filename else ""
         caption = sendable(self._redact("\n".join(filter(None, (upload.comment, title))))).replace(
             "@", "@\u2060"
@@ -290,7 +284,3 @@ class TelegramChat:
             return 0 if is_out_of_reach else message_of(thread)
         except ChatError:
             return 0
-
-
-def _waits(error: StoreError) -> ChatUnreachableError:
-    return ChatUnreachableError(f"a message is waiting: {error}", "unreachable")

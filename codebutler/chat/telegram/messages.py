@@ -1,5 +1,6 @@
-"""Sends messages to a chat: finds their place, splits them into parts, and remembers each part's number; and
-messages for one person alone, in their private chat with us, which no bot can open itself."""
+"""Sends messages to a chat: finds their place, splits them into parts, and remembers each part's number; messages for
+one person alone, in their private chat with us, which no bot can open itself; and "is typing", which ends after five
+seconds, so it is repeated while work goes on."""
 
 from __future__ import annotations
 
@@ -16,12 +17,14 @@ from msgspec.structs import replace
 from codebutler.chat.layout import Section
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.entities import FormattedText
-from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, kept
+from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, kept, stored
 from codebutler.chat.telegram.render import Mentions, Rendered, laid_out
 from codebutler.chat.telegram.rules import number_of
-from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatUnreachableError, StoreError
+from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatUnreachableError
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.intake.records import Notes
+from codebutler.platform.tasks import Tasks
 
 KEPT = FormattedText("…")
 """A placeholder for a part: it can be edited any number of times, while a second post would show."""
@@ -78,7 +81,8 @@ class MessageWriter:
         """A new message with a file; returns its number."""
 
         async def send(at: Destination) -> Any:
-            where = {name: _field(value) for name, value in at.arguments().items()}
+            given = at.arguments().items()
+            where = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given}
             return await self._api.send_file(
                 "sendDocument", "document", filename, content, caption=caption or None, **where
             )
@@ -155,11 +159,8 @@ class MessageWriter:
         place = await self._opened(place)
         try:
             sent = await send(place)
-            if (
-                not place.topic
-                or not isinstance(sent, Mapping)
-                or sent.get("message_thread_id") == place.topic
-            ):
+            there = sent.get("message_thread_id") if isinstance(sent, Mapping) else place.topic
+            if not place.topic or there == place.topic:
                 return sent
             # Telegram has posted messages for deleted topics in the chat itself.
             await self._delete(place.chat, _number(sent))
@@ -174,10 +175,8 @@ class MessageWriter:
         if place.topic or not place.root:
             return place
         async with self._opening:
-            try:
+            with stored():
                 known = await self._records.known(place.chat, place.root)
-            except StoreError as error:
-                raise ChatUnreachableError(f"a message is waiting: {error}", "unreachable") from error
             if known.topic or not known.title:
                 return Destination(place.chat, place.root, known.topic, place.silent)
             try:
@@ -238,11 +237,6 @@ def _number(sent: object) -> int:
     return number
 
 
-def _field(value: object) -> str:
-    """The value as a form field."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 NOTE = "telegram.home."
 
 
@@ -268,11 +262,9 @@ class Private:
         """Edit the message that stands for it, or send and pin the first."""
         chat = number_of(user)
         shown = self._clean(laid_out(parts, people=Mentions(called=self._records.called)))
-        try:
+        with stored():
             numbers = list(await self._home(user))
             keyboard = await self._buttons.keyboard(chat, HOME, shown.keys)
-        except StoreError as error:
-            raise ChatUnreachableError(f"App Home is waiting: {error}", "unreachable") from error
         place = Destination(chat, silent=True)
         keep = partial(self._keep, user)
         try:
@@ -319,3 +311,55 @@ class Private:
 
 async def _nothing(_numbers: list[int]) -> None:
     """Does nothing: a message for one person is never edited."""
+
+
+TYPING_S = 4.5
+LONGEST_S = 120.0
+"""How long after the last update typing stops: the worker that sent it may have died."""
+
+
+class Typing:
+    """Shows "is typing" in chats; ``close`` it when done."""
+
+    def __init__(self, api: BotApi, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._until_s: dict[tuple[int, int], float] = {}
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+
+    async def show(self, place: Destination) -> None:
+        """Show activity in the chat. Raises ChatError."""
+        where = place.chat, place.topic
+        is_shown = where in self._until_s
+        self._until_s[where] = self._clock.monotonic() + LONGEST_S
+        if not is_shown:
+            try:
+                await self._say(where)
+            except BaseException:  # cancelled, too: nothing was shown that has to be repeated
+                del self._until_s[where]
+                raise
+            self._tasks.start(self._go_on(where), name=f"typing in {place.chat}")
+
+    def over(self, place: Destination) -> None:
+        """Nothing is being done there any more, or the chat shows the result."""
+        self._until_s.pop((place.chat, place.topic), None)
+
+    async def close(self) -> None:
+        """Stop at once."""
+        await self._tasks.close(0)
+
+    async def _go_on(self, where: tuple[int, int]) -> None:
+        try:
+            while True:
+                await self._clock.sleep(TYPING_S)
+                if self._clock.monotonic() >= self._until_s.get(where, 0.0):
+                    return
+                await self._say(where)
+        except ChatError as error:
+            log.debug("%s", error)
+        finally:
+            self._until_s.pop(where, None)
+
+    async def _say(self, where: tuple[int, int]) -> None:
+        chat, topic = where
+        await self._api.call("sendChatAction", chat_id=chat, action="typing", message_thread_id=topic or None)

@@ -116,15 +116,8 @@ class Presses:
             self._start(self._ask(pressed, click), "question", pressed)
 
     async def _tick(self, pressed: Pressed) -> None:
-        shown = next(
-            (
-                str(k.get("text", ""))
-                for r in pressed.keys
-                for k in r
-                if k.get("callback_data") == pressed.data
-            ),
-            "",
-        )
+        keys = (key for row in pressed.keys for key in row if key.get("callback_data") == pressed.data)
+        shown = str(next(keys, {}).get("text", ""))
         if not shown:
             self._answer(pressed, UNKNOWN)
             return

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -21,7 +22,7 @@ from msgspec import Struct
 from codebutler.chat.telegram.render import OPEN, TICKED, Key
 from codebutler.chat.telegram.rules import channel_of, ref_of
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import StoreError
+from codebutler.domain.errors import ChatUnreachableError, StoreError
 from codebutler.domain.message import PICK_ACTION
 from codebutler.domain.model import File
 from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef, PersonRef
@@ -144,7 +145,7 @@ class MessageRecords:
 
     def channel(self, chat: int) -> ConversationRef:
         """Our name for a chat."""
-        return channel_of(self._before(chat))
+        return channel_of(next((old for old, new in self._moved.items() if new == chat), chat))
 
     def chat(self, channel_chat: int) -> int:
         """A chat's current number."""
@@ -188,9 +189,6 @@ class MessageRecords:
         """Their last name in this process; "" if they were not heard."""
         return self._names.get(user, "")
 
-    def _before(self, chat: int) -> int:
-        return next((old for old, new in self._moved.items() if new == chat), chat)
-
     def _era(self, chat: int) -> int:
         return int(chat in self._moved.values())
 
@@ -201,6 +199,15 @@ async def kept(work: Awaitable[object]) -> None:
         await work
     except StoreError as error:
         log.warning("not saved for the next start: %s", error)
+
+
+@contextmanager
+def stored() -> Iterator[None]:
+    """What needs our notes waits, like anything that the chat cannot be reached for, while the disk is full."""
+    try:
+        yield
+    except StoreError as error:
+        raise ChatUnreachableError(f"a message is waiting: {error}", "unreachable") from error
 
 
 def _page_of(chat: int, message: int) -> str:

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from markdown_it.token import Token
 
-from codebutler.chat.layout import Box, Section, sections
+from codebutler.chat.layout import Section, sections
 from codebutler.chat.telegram.entities import Builder, FormattedText, split
 from codebutler.chat.telegram.rules import PREFIX
-from codebutler.domain.message import PICK_ACTION, Button, Message, QuestionCard, Style
+from codebutler.domain.message import PICK_ACTION, Message, QuestionCard, Style
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
 from codebutler.text.markdown import plain as bare
@@ -342,24 +342,17 @@ def _write(out: Builder, part: Section, people: Mentions, number: str) -> None:
 def _rows(part: Section, number: str) -> Iterator[tuple[Key, ...]]:
     """A checkbox is a button in a row of its own."""
     for box in part.boxes:
-        yield (_box(box, number),)
+        label = (TICKED if box.ticked else OPEN) + number + words(box.label)
+        yield (Key(_label(label), PICK_ACTION, box.value),)
     row: list[Key] = []
     for button in part.buttons:
-        key = _key(button, number)
+        key = Key(_label(number + button.label), button.action, button.value, button.style)
         if row and (len(row) == MAX_ROW or sum(len(k.label) + 2 for k in row) + len(key.label) > ROW_CHARS):
             yield tuple(row)
             row = []
         row.append(key)
     if row:
         yield tuple(row)
-
-
-def _box(box: Box, number: str) -> Key:
-    return Key(_label((TICKED if box.ticked else OPEN) + number + words(box.label)), PICK_ACTION, box.value)
-
-
-def _key(button: Button, number: str) -> Key:
-    return Key(_label(number + button.label), button.action, button.value, button.style)
 
 
 def _label(text: str) -> str:

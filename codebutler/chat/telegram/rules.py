@@ -22,6 +22,7 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
+from codebutler.domain.model import Mark
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 
 PREFIX = "tg:"
@@ -62,16 +63,18 @@ def ref_of(chat: int, message: int, era: int = 0) -> MessageRef:
 
 def message_of(ref: MessageRef) -> int:
     """The number of a message, in any era. Raises ChatError."""
-    if not (found := _REF.fullmatch(ref)):
-        raise ChatError(f"{ref[:40]!r} is not a Telegram message", "message_not_found")
-    return int(found[1]) % ERA
+    return _numbered(ref) % ERA
 
 
 def era_of(ref: MessageRef) -> int:
     """The chat number under which a message was written. Raises ChatError."""
+    return _numbered(ref) // ERA
+
+
+def _numbered(ref: MessageRef) -> int:
     if not (found := _REF.fullmatch(ref)):
         raise ChatError(f"{ref[:40]!r} is not a Telegram message", "message_not_found")
-    return int(found[1]) // ERA
+    return int(found[1])
 
 
 _PRIVATE: Mapping[Call, Limit] = MappingProxyType(
@@ -231,3 +234,25 @@ def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return DEFAULT_RETRY_AFTER_S
     return min(float(value), MAX_RETRY_AFTER_S)
+
+
+REACTIONS: Mapping[Mark, str] = MappingProxyType(
+    {
+        "queued": "👀",
+        "working": "👨‍💻",
+        "waiting": "🤔",
+        "done": "👍",
+        "failed": "👎",
+        "stopped": "🤷",
+    }
+)
+"""Telegram does not allow ⏳ ✅ ❌ 🛑 ✋."""
+
+
+def marks_after(before: tuple[Mark, ...], mark: Mark, *, remove: bool) -> tuple[Mark, ...] | None:
+    """A message's marks after a change; None if nothing changes. Telegram allows one reaction of ours on a message: it
+    shows the last mark. Marks set by an earlier process are unknown: removing one, and whatever replaced it, would be
+    worse than leaving it."""
+    if remove:
+        return tuple(each for each in before if each != mark) if mark in before else None
+    return (*(each for each in before if each != mark), mark) if before[-1:] != (mark,) else None

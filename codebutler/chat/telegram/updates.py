@@ -346,7 +346,7 @@ _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*
 
 def menu() -> list[dict[str, str]]:
     """Telegram's suggestions when somebody types "/". Bot API: BotCommand."""
-    words = [(word.name.replace("-", "_"), _sentence(word.gist)) for word in ALL]
+    words = [(word.name.replace("-", "_"), f"{word.gist[0].upper()}{word.gist[1:]}") for word in ALL]
     words.append((INBOX, "What needs you, in our private chat"))
     return [{"command": name, "description": gist[:MAX_DESCRIPTION]} for name, gist in words]
 
@@ -379,7 +379,3 @@ def spoken(text: str, username: str) -> str:
     if name in WORDS or name in ALIASES or ours:
         return f"!{name} {found[3] or ''}".rstrip()
     return text
-
-
-def _sentence(gist: str) -> str:
-    return f"{gist[0].upper()}{gist[1:]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from codebutler.chat.telegram.signs import REACTIONS
+from codebutler.chat.telegram.rules import REACTIONS
 from codebutler.chat.telegram.updates import menu
 from codebutler.domain.commands import ALL
 from codebutler.domain.model import Mark

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.telegram.messages import Destination
-from codebutler.chat.telegram.signs import Typing
+from codebutler.chat.telegram.messages import Destination, Typing
 from codebutler.domain.errors import ChatUnreachableError
 from tests.clock import ManualClock
 
