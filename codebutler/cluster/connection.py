@@ -1,5 +1,6 @@
 """A connection to the NATS servers with a member's credential, which reconnects automatically; which hosts belong to
-the cluster (their accounts on the servers, whose changes need no restart), and which of them we listen to."""
+the cluster (their accounts on the servers, whose changes need no restart), and which of them we listen to. Bodies that
+are too large for one NATS message are split into several."""
 
 from __future__ import annotations
 

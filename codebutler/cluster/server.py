@@ -1,4 +1,5 @@
-"""The NATS servers of a cluster: whom they trust, where they listen, and the folders to start them in."""
+"""The NATS servers of a cluster: whom they trust, where they listen, their certificates (an authority of the cluster's
+own signs them, with ``openssl``), and the folders to start them in."""
 
 from __future__ import annotations
 

@@ -2,11 +2,6 @@
 
 A hostile page can have its own name resolve to our address (DNS rebinding), and can send requests anywhere. It cannot
 choose ``Host`` and ``Origin``: the browser sets them (RFC 9110, 7.2; Fetch, "Origin header").
-
-An HTTP server inside a program, and limits for its clients: how much, how long, how many.
-
-Anybody who reaches the port may open connections, including an agent with an open network, and each takes a descriptor
-of the process that holds the connections to the chats.
 """
 
 from __future__ import annotations

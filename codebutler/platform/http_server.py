@@ -1,4 +1,9 @@
-"""A web server on a socket of ours, within limits. It is imported when somebody connects: it takes time and memory."""
+"""An HTTP server inside a program, and limits for its clients: how much, how long, how many. It is imported when
+somebody connects, since it takes time and memory to load.
+
+Anybody who reaches the port may open connections, including an agent with an open network, and each takes a descriptor
+of the process that holds the connections to the chats.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Web API over HTTP: authentication, arguments, fault injection and rate limits."""
+"""The Web API over HTTP: authentication, arguments, rate limits, and faults that are injected on request."""
 
 from __future__ import annotations
 

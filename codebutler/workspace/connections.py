@@ -1,5 +1,6 @@
 """The app's open Socket Mode connections: tickets, hello and disconnect messages, and load balancing. Slack: a ticket
-is good for one connection; up to ten connections may be open."""
+is good for one connection; up to ten connections may be open. And the page's live feed: a bounded ring of events, sent
+as Server-Sent Events."""
 
 from __future__ import annotations
 
