@@ -22,19 +22,29 @@ async def output_of(
     cwd: Path | None = None,
 ) -> str:
     """All that a command says; with ``check`` it has to succeed. ``typed``: what comes on its stdin."""
+    code, text = await ended(*argv, env=env, deadline_s=deadline_s, typed=typed, cwd=cwd)
+    assert not check or code == 0, f"{' '.join(argv)}: {text}"
+    return text
+
+
+async def ended(
+    *argv: str,
+    env: Mapping[str, str],
+    deadline_s: float = DEADLINE_S,
+    typed: str = "",
+    cwd: Path | None = None,
+) -> tuple[int, str]:
+    """A command's exit code and all that it says."""
     if not typed and warm.is_for_us(argv, env):
-        code, text = await _warm_output(argv, env, deadline_s, cwd)
-        assert not check or code == 0, f"{' '.join(argv)}: {text}"
-        return text
+        return await _warm_output(argv, env, deadline_s, cwd)
     source = subprocess.PIPE if typed else subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         *argv, env=env, cwd=cwd, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     async with asyncio.timeout(deadline_s):
         output, _ = await process.communicate(typed.encode() or None)
-    text = output.decode()
-    assert not check or process.returncode == 0, f"{' '.join(argv)}: {text}"
-    return text
+    assert process.returncode is not None
+    return process.returncode, output.decode()
 
 
 async def _warm_output(

@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 OURS = (sys.executable, "-I", "-m", "codebutler")
 TOLD_TO_PYTHON = ("LC_", "LD_", "PYTHON", "MALLOC_")
@@ -90,6 +90,17 @@ async def start(
         ends.close()
         raise
     return WarmProcess(pid, ends)
+
+
+async def start_logged(
+    argv: Sequence[str], env: Mapping[str, str], log: IO[bytes]
+) -> WarmProcess | asyncio.subprocess.Process:
+    """Run a command, ours or not, that reads nothing and writes into ``log``."""
+    if is_for_us(argv, env):
+        return await start(argv, env=env, output=log.fileno())
+    return await asyncio.create_subprocess_exec(
+        *argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+    )
 
 
 @functools.cache

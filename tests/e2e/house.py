@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -90,16 +89,7 @@ class House:
         self.hand_over()
         whole = (*through, *self.prefix, *command("supervise"))
         with (self.home / "supervise.out").open("ab") as log:
-            if warm.is_for_us(whole, self.env):
-                self.supervisor = await warm.start(whole, env=self.env, output=log.fileno())
-                return
-            self.supervisor = await asyncio.create_subprocess_exec(
-                *whole,
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            self.supervisor = await warm.start_logged(whole, self.env, log)
 
     async def stop(self, signal_number: int = signal.SIGTERM) -> int:
         """Signal the supervisor and wait for its end; returns the exit code."""

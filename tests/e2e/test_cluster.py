@@ -20,7 +20,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,6 +30,7 @@ import msgspec
 import pytest
 
 from codebutler.config.paths import Home
+from tests import warm
 from tests.commands import output_of
 from tests.e2e.house import DEADLINE_S, House, command, house, whole_text
 from tests.e2e.test_matrix import QUICK
@@ -47,7 +47,7 @@ class Machine:
 
     home: Path
     env: dict[str, str]
-    process: asyncio.subprocess.Process | None = None
+    process: asyncio.subprocess.Process | warm.WarmProcess | None = None
     out: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,9 +58,7 @@ class Machine:
 
     async def start(self, word: str) -> None:
         with self.out.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *command(word), env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self.process = await warm.start_logged(command(word), self.env, log)
 
     async def end(self, number: int = signal.SIGTERM) -> int:
         assert self.process is not None

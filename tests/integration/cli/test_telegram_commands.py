@@ -3,7 +3,6 @@ doctor."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from codebutler.config.resolve import VARIABLES
+from tests.commands import ended
 from tests.e2e.house import command
 from tests.ordinary import give_repository_away as give_away
 from tests.screen import ENTER, Screen, screen
@@ -33,15 +33,7 @@ class Desk:
 
     async def run(self, *arguments: str) -> tuple[int, str]:
         """One command to its end: its exit code and all it wrote."""
-        done = await asyncio.create_subprocess_exec(
-            *command(*arguments),
-            env=self.env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        told, _ = await done.communicate()
-        return done.returncode or 0, told.decode()
+        return await ended(*command(*arguments), env=self.env)
 
     def saved(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.home / "config.json").read_text())
