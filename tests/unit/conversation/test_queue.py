@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.conversation.queue import FreeSlots, choose, in_line
+from codebutler_worker.conversation.queue import Slots, choose, in_line
 from codebutler_worker.store.rows import TurnRow, racers_conversation
 from codebutler_worker.store.unit_of_work import iso
 
@@ -27,7 +27,8 @@ def turn(number: int, conversation: str, due_in_s: float = 0) -> TurnRow:
 
 
 def line_of(queued: list[TurnRow], busy: set[str], room: int) -> list[str]:
-    return [one.id for one in in_line(queued, busy, NOW, FreeSlots(room))]
+    running = dict.fromkeys(busy, "claude")
+    return [one.id for one in in_line(queued, running, NOW, Slots(room + len(busy)))]
 
 
 def test_without_room_all_wait() -> None:
@@ -43,7 +44,8 @@ def test_a_busy_conversation_waits_where_others_start() -> None:
 
 
 def started(queued: list[TurnRow], busy: set[str], room: int) -> list[str]:
-    return [one.id for one in choose(queued, busy, NOW, FreeSlots(room), debounce_s=0).start]
+    running = dict.fromkeys(busy, "claude")
+    return [one.id for one in choose(queued, running, NOW, Slots(room + len(busy)), debounce_s=0).start]
 
 
 ONE, TWO = (racers_conversation("a", "key", number) for number in range(2))
@@ -52,7 +54,9 @@ ONE, TWO = (racers_conversation("a", "key", number) for number in range(2))
 def test_the_agents_of_a_race_share_a_place() -> None:
     assert started([turn(1, ONE), turn(2, TWO), turn(3, "b")], set(), 1) == ["turn-1", "turn-2"]
     assert started([turn(2, TWO), turn(3, "b")], {ONE}, 0) == ["turn-2"]
-    assert FreeSlots(3).after([turn(1, ONE), turn(2, TWO), turn(3, "b")]).agents == 1
+    running = {ONE: "claude", TWO: "claude", "b": "claude"}
+    queue = [turn(4, "c"), turn(5, "d")]
+    assert [one.id for one in choose(queue, running, NOW, Slots(3), debounce_s=0).start] == ["turn-4"]
     other = racers_conversation("a", "other", 0)
     assert started([turn(2, other)], {ONE}, 0) == []
 
@@ -71,10 +75,10 @@ def test_nobody_is_both_started_and_in_line(
     queue: list[tuple[str, float]], busy: set[str], room: int
 ) -> None:
     queued = [turn(number, name, due_s) for number, (name, due_s) in enumerate(queue)]
-    start = choose(queued, busy, NOW, FreeSlots(room), debounce_s=3).start
+    running, slots = dict.fromkeys(busy, "claude"), Slots(room + len(busy))
+    start = choose(queued, running, NOW, slots, debounce_s=3).start
     rest = [one for one in queued if one not in start]
-    taken = busy | {one.conversation for one in start}
-    line = in_line(rest, taken, NOW, FreeSlots(room - len(start)))
+    line = in_line(queued, running, NOW, slots, start)
     assert line == [one for one in rest if one in line]
     outside = [one for one in rest if one not in line]
     assert all(one.not_before > iso(NOW) for one in outside)

@@ -133,7 +133,7 @@ def _keep(asked: Invocation, race: Race, channel: ConversationRef) -> None:
         given = Incoming(
             channel=channel,
             ref=race.message(number),
-            thread=None,
+            root=race.message(number),
             user=asked.user,
             text=race.task,
             files=asked.files,

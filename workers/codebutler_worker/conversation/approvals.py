@@ -334,7 +334,7 @@ def answer_poll(
         channel=turn.channel_id,
         # The card stands for the message: its marks show the progress.
         ref=event.message,
-        thread=turn.thread or None,
+        root=turn.thread or event.message,
         user=event.user,
         text=words,
         prefix=turn.agent,

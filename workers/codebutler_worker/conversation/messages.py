@@ -49,12 +49,13 @@ WORDS_ONLY = "📎 Files cannot be typed into a session."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """A message for an agent. ``ref`` is "" if the chat shows none (a slash command). ``order`` as in the
-    event; "" if a message of ours stands for it, whose ref is its order."""
+    """A message for an agent. ``ref`` is "" if the chat shows none (a slash command). ``root``: the thread it belongs
+    to; its own ref if it starts one. ``order`` as in the event; "" if a message of ours stands for it, whose ref is
+    its order."""
 
     channel: ConversationRef
     ref: MessageRef
-    thread: MessageRef | None
+    root: MessageRef
     user: PersonRef
     text: str
     prefix: str | None = None
@@ -64,11 +65,6 @@ class Incoming:
     order: str = ""
     files: tuple[File, ...] = ()
     job: str = ""
-
-    @property
-    def root(self) -> MessageRef:
-        """The thread it belongs to; its own ref if it starts one."""
-        return self.thread or self.ref
 
 
 def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
@@ -116,7 +112,8 @@ def enqueue(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Put a message into a turn, or reply that the conversation is busy (``agent.busy`` "reject")."""
     conversation = said.conversation or conversation_id(config, said.channel, said.root)
     agent = agent_for(uow, config, conversation, said.prefix)
-    if refused := _refused(uow, config, said, conversation, agent):
+    is_chosen = said.prefix is None and agent != config.agent.default
+    if is_chosen and (refused := _refused(uow, config, said, conversation, agent)):
         return refused
     live = [turn for turn in uow.turns.find(state=LIVE) if turn.conversation == conversation]
     queued = [turn for turn in uow.turns.find(state="queued") if turn.conversation == conversation]
@@ -148,10 +145,8 @@ def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
 
 
 def _refused(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, agent: str) -> Todo | None:
-    """What becomes of a message for an agent that its thread has chosen and its author may not use; else None. The
+    """What becomes of a message for an agent that its thread has chosen, if its author may not use it; else None. The
     parent, which let it in, knows the configured agent only."""
-    if said.prefix is not None or agent == config.agent.default:
-        return None
     decision = may(admitted(said.user), "ask", using(config, said.channel, agent, said.text))
     if decision.allowed:
         return None
@@ -181,11 +176,12 @@ def _joinable(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming, ag
     opener = uow.messages.get(message_id(turn.channel_id, turn.thread))
     top_level = opener is not None and opener.turn_id == turn.id
     fresh = turn.not_before > uow.stamp
-    return turn if said.thread is None and top_level and fresh else None
+    return turn if said.root == said.ref and top_level and fresh else None
 
 
 def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
-    joined = replace(turn, not_before=_due(uow, config), thread=said.root)
+    due = iso(uow.now + timedelta(seconds=config.agent.debounce_seconds))
+    joined = replace(turn, not_before=due, thread=said.root)
     if turn.progress_op_id and turn.thread != joined.thread:
         uow.edit(place_of(turn), turn.progress_op_id, Message(markdown=TOGETHER))
         joined = replace(joined, progress_op_id=None)
@@ -200,6 +196,10 @@ def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> T
 
 def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, agent: str) -> TurnRow:
     """Queue a new turn."""
+    due = ""
+    # Nobody completes a command with a second message.
+    if program_of(config, agent) is None:
+        due = iso(uow.now + timedelta(seconds=config.agent.debounce_seconds))
     turn = TurnRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
@@ -207,17 +207,12 @@ def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, a
         thread=said.root,
         agent=agent,
         created_at=uow.stamp,
-        # Nobody completes a command with a second message.
-        not_before=_due(uow, config) if program_of(config, agent) is None else "",
+        not_before=due,
         user_id=said.user,
         job=said.job,
     )
     uow.turns.add(turn)
     return turn
-
-
-def _due(uow: UnitOfWork, config: Config) -> str:
-    return iso(uow.now + timedelta(seconds=config.agent.debounce_seconds))
 
 
 def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
@@ -242,7 +237,8 @@ def is_crowded(uow: UnitOfWork, config: Config, user: PersonRef) -> bool:
 def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
     conversation = said.conversation or conversation_id(config, said.channel, said.root)
     agent = agent_for(uow, config, conversation, said.prefix)
-    if refused := _refused(uow, config, said, conversation, agent):
+    is_chosen = said.prefix is None and agent != config.agent.default
+    if is_chosen and (refused := _refused(uow, config, said, conversation, agent)):
         return refused
     latest = uow.turns.newest(1, conversation=conversation)
     if latest and latest[0].agent == agent and _may_join(latest[0], said, reason):
@@ -273,12 +269,10 @@ def _may_join(turn: TurnRow, said: Incoming, reason: str) -> bool:
 
 def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
     """Take a plain message for the session that runs in its thread; None if there is none."""
-    if said.prefix is not None or said.thread is None:
+    if said.prefix is not None or said.root == said.ref:
         return None
     live = uow.turns.find(state=LIVE)
-    turn = next(
-        (each for each in live if each.thread == said.thread and is_session(config, each.agent)), None
-    )
+    turn = next((each for each in live if each.thread == said.root and is_session(config, each.agent)), None)
     if turn is None:
         return None
     place = place_of(turn)

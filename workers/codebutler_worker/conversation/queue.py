@@ -6,7 +6,7 @@ A turn above a budget is parked until the next day. No message is lost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -52,30 +52,20 @@ class NextTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class FreeSlots:
-    """How many turns of agents may start, and how many ``programs``, which have places of their own."""
+class Slots:
+    """How many agents may run at once, and how many ``programs``, which have places of their own. The agents of a race
+    share a place."""
 
     agents: int
     for_programs: int = 0
     programs: frozenset[str] = frozenset()
 
-    def after(self, started: Sequence[TurnRow]) -> FreeSlots:
-        """What remains when these run."""
-        programs = sum(turn.agent in self.programs for turn in started)
-        agents = self.agents - (places([turn.conversation for turn in started]) - programs)
-        return replace(self, agents=agents, for_programs=self.for_programs - programs)
-
-
-def places(conversations: Collection[str]) -> int:
-    """How many slots the runs in these conversations take: the agents of a race share one."""
-    return len({race_in(each) or each for each in conversations})
-
 
 def choose(
-    queued: Sequence[TurnRow], busy: Collection[str], now: datetime, room: FreeSlots, *, debounce_s: float
+    queued: Sequence[TurnRow], busy: Mapping[str, str], now: datetime, slots: Slots, *, debounce_s: float
 ) -> NextTurns:
-    """Oldest first, one per conversation, in each conversation in order, as many as there is ``room`` for. Messages in
-    a conversation wait for the race in it. Pure.
+    """Oldest first, one per conversation, in each conversation in order, as many as have a place; ``busy``: the
+    conversations in which an agent runs, and which. Messages in a conversation wait for the race in it. Pure.
 
     A turn due further ahead than any debounce could put it is due now: the clock was set back.
     """
@@ -83,7 +73,9 @@ def choose(
     races = {race_in(each) for each in busy} - {""}
     start: list[TurnRow] = []
     due_in_s: list[float] = []
-    rooms = {False: room.agents, True: room.for_programs}
+    programs = sum(agent in slots.programs for agent in busy.values())
+    taken_by_agents = len({race_in(each) or each for each in busy}) - programs
+    free = {False: slots.agents - taken_by_agents, True: slots.for_programs - programs}
     for turn in queued:
         if turn.conversation in taken:
             continue
@@ -95,8 +87,8 @@ def choose(
             due_in_s.append(wait_s)
         elif race in races:
             start.append(turn)
-        elif rooms[is_program := turn.agent in room.programs] > 0:
-            rooms[is_program] -= 1
+        elif free[is_program := turn.agent in slots.programs] > 0:
+            free[is_program] -= 1
             races |= {race} - {""}
             start.append(turn)
     return NextTurns(tuple(start), min(due_in_s, default=None))
@@ -104,16 +96,16 @@ def choose(
 
 def in_line(
     queued: Sequence[TurnRow],
-    busy: Collection[str],
+    busy: Mapping[str, str],
     now: datetime,
-    room: FreeSlots,
+    slots: Slots,
     started: Sequence[TurnRow] = (),
 ) -> list[TurnRow]:
     """Turns that have no place even if they were due, once ``started`` of them run; in order. Pure."""
     rest = [turn for turn in queued if turn not in started]
-    taken = {*busy, *(turn.conversation for turn in started)}
+    running = {**busy, **{turn.conversation: turn.agent for turn in started}}
     due = [replace(turn, not_before="") for turn in rest]
-    starting = {turn.id for turn in choose(due, taken, now, room.after(started), debounce_s=0).start}
+    starting = {turn.id for turn in choose(due, running, now, slots, debounce_s=0).start}
     return [turn for turn in rest if turn.id not in starting]
 
 

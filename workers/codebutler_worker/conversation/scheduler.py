@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from codebutler.config.programs import beside
@@ -21,13 +21,12 @@ from codebutler_worker.conversation.parked import ASKED, resume_due
 from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
     STEERED,
-    FreeSlots,
     ShownWait,
+    Slots,
     choose,
     close_turn,
     in_line,
     park_for_budget,
-    places,
     tell_waiting,
 )
 from codebutler_worker.conversation.turn import RunningTurn
@@ -35,7 +34,7 @@ from codebutler_worker.runtime.budget import is_limited
 from codebutler_worker.runtime.deferred import DeferredCommands
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Steer, Todo, Typed, may_enter
-from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow
+from codebutler_worker.store.rows import DeferredRow, MessageRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 STORE_RETRY_S = 5.0
@@ -152,20 +151,13 @@ class TurnScheduler:
         await self._tasks.close(0)
 
     async def _start_due(self) -> float | None:
-        busy = frozenset(turn.row.conversation for turn, _ in self._running.values())
-        apart = beside(self._runtime.settings.config)
-        programs = sum(turn.row.agent in apart for turn, _ in self._running.values())
         seen = self._news
         # Runs on the store's thread: it gets copies of what the loop changes.
         begin_due = partial(
             self._begin_due,
-            busy=busy,
-            programs=programs,
+            busy={turn.row.conversation: turn.row.agent for turn, _ in self._running.values()},
             steering=frozenset(self._steering),
             shown=self._shown,
-            working={
-                turn.row.conversation for turn, _ in self._running.values() if turn.row.agent not in apart
-            },
         )
         begun, next_due_s, self._shown, on_hold, due = await self._runtime.commit(begin_due)
         self.parked, self.asking = on_hold
@@ -193,11 +185,9 @@ class TurnScheduler:
         self,
         uow: UnitOfWork,
         *,
-        busy: frozenset[str],
-        programs: int,
+        busy: Mapping[str, str],
         steering: frozenset[str],
         shown: Mapping[str, ShownWait],
-        working: Collection[str],
     ) -> BeganTurns:
         """Returns what has begun, when to look again, what waits and is shown to, how many are parked until some
         time, and until somebody says how to continue, and the deferred commands that are due."""
@@ -207,13 +197,15 @@ class TurnScheduler:
             queued = uow.turns.find(state="queued")
             return [], None, dict.fromkeys((turn.id for turn in queued), ShownWait()), (0, 0), []
         # We have to wake parked turns: a sleeping worker would not.
-        parked, asking = _on_hold(uow)
-        look_again_s, parked = resume_due(uow, parked) if parked else (None, [])
+        on_hold, look_again_s = uow.turns.find(state="parked"), None
+        parked = [turn for turn in on_hold if turn.reason != ASKED]
+        asking = len(on_hold) - len(parked)
+        if parked:
+            look_again_s, parked = resume_due(uow, parked)
         queued = uow.turns.find(state="queued")
         ready = [turn for turn in queued if turn.id not in steering]
-        agents = agent.parallel_turns - (places(busy) - programs)
-        room = FreeSlots(agents, MAX_PROGRAMS - programs, beside(config))
-        choice = choose(ready, busy, uow.now, room, debounce_s=agent.debounce_seconds)
+        slots = Slots(agent.parallel_turns, MAX_PROGRAMS, beside(config))
+        choice = choose(ready, busy, uow.now, slots, debounce_s=agent.debounce_seconds)
         starting, elsewhere = choice.start, self._runtime.elsewhere
         if agent.on_limit not in ("wait", "ask"):
             starting = tuple(answered_by(uow, turn, config) for turn in starting)
@@ -228,9 +220,9 @@ class TurnScheduler:
         if held:
             # Their places are free for others.
             look_again_s = 0.0
-            parked, asking = _on_hold(uow)
+            parked = [turn for turn in uow.turns.find(state="parked") if turn.reason != ASKED]
         elif left:
-            line = in_line(ready, busy, uow.now, room, choice.start)
+            line = in_line(ready, busy, uow.now, slots, choice.start)
             places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
             told, tell_again_s = tell_waiting(uow, line, shown, places_after_s)
             left |= told
@@ -238,6 +230,7 @@ class TurnScheduler:
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
         due: list[DeferredRow] = []
         if uow.deferred.find():
+            working = [where for where, agent in busy.items() if agent not in slots.programs]
             due = [*due_checks(uow, config, working), *due_races(uow, working)]
         return begun, min(due_s, default=None), left, (len(parked), asking), due
 
@@ -269,13 +262,6 @@ class TurnScheduler:
         finally:
             self._steering.discard(steer.queued_id)
             self.wake()
-
-
-def _on_hold(uow: UnitOfWork) -> tuple[list[TurnRow], int]:
-    """The turns that the clock resumes, and how many others ask a person."""
-    parked = uow.turns.find(state="parked")
-    timed = [turn for turn in parked if turn.reason != ASKED]
-    return timed, len(parked) - len(timed)
 
 
 def _said(uow: UnitOfWork, steer: Steer) -> list[MessageRow]:

@@ -196,7 +196,8 @@ class Worker:
             self._runtime.log(tag, text)
         for record in todo.audit:
             self._runtime.send(record)
-        self._scheduler.carry_out(todo)
+        if todo.stop or todo.steer or todo.typed or todo.answers:
+            self._scheduler.carry_out(todo)
         for conversation in todo.forgotten:
             self._runtime.agents.release(conversation)
 
