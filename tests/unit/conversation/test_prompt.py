@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from codebutler.text.envelope import Envelope, parts_of
+from codebutler_worker.conversation.history import Missed
 from codebutler_worker.conversation.prepare import (
+    BegunTurn,
     PromptMessage,
     attached,
+    prompt_of,
     system_prompt,
-    user_prompt,
     with_files,
 )
-from codebutler_worker.store.rows import AttachmentRow
+from codebutler_worker.store.rows import AttachmentRow, TurnRow
+
+
+def prompt(
+    *said: PromptMessage, reason: str | None = None, answered: tuple[tuple[str, str], ...] = ()
+) -> str:
+    turn = TurnRow(
+        id="turn",
+        conversation="C:1",
+        channel_id="C",
+        thread="1",
+        agent="claude",
+        created_at="",
+        reason=reason,
+        session_id="s",
+    )
+    begun = BegunTurn(turn, said, (), None, 0.0, "", None, Missed(), answered=answered)
+    return prompt_of(begun, (), Path("/r"))
 
 
 def test_the_restrictions_come_first_then_the_place_then_the_memory() -> None:
-    prompt = system_prompt("/home/u/repo", "- Login uses bcrypt\n")
-    assert prompt.startswith("RULES OF THIS REPOSITORY")
-    assert prompt.index("/home/u/repo") < prompt.index("Login uses bcrypt")
+    told = system_prompt("/home/u/repo", "- Login uses bcrypt\n")
+    assert told.startswith("RULES OF THIS REPOSITORY")
+    assert told.index("/home/u/repo") < told.index("Login uses bcrypt")
 
 
 def test_every_restriction_is_there() -> None:
-    prompt = system_prompt("/r", "")
+    told = system_prompt("/r", "")
     for words in (
         "Install nothing",
         "Stay inside the working directory",
@@ -30,7 +51,7 @@ def test_every_restriction_is_there() -> None:
         "no recursive deletions, no force pushes, no dropping",
         "what would be needed, and stop",
     ):
-        assert words in prompt
+        assert words in told
 
 
 def test_without_memory_nothing_is_said_of_it() -> None:
@@ -39,17 +60,17 @@ def test_without_memory_nothing_is_said_of_it() -> None:
 
 def test_messages_are_joined_in_order_and_late_ones_marked() -> None:
     assert (
-        user_prompt([PromptMessage("one"), PromptMessage("two", late=True)])
+        prompt(PromptMessage("one"), PromptMessage("two", late=True))
         == "one\n\n[written while you were offline] two"
     )
 
 
 def test_a_continued_turn_reports_first_and_is_not_told_again_what_it_knows() -> None:
-    prompt = user_prompt([PromptMessage("old", known=True), PromptMessage("new")], "interrupted")
-    assert "report that first" in prompt
-    assert "old" not in prompt
-    assert prompt.endswith("\n\nnew")
-    assert "limit" in user_prompt([PromptMessage("old", known=True)], "limit")
+    told = prompt(PromptMessage("old", known=True), PromptMessage("new"), reason="interrupted")
+    assert "report that first" in told
+    assert "old" not in told
+    assert told.endswith("\n\nnew")
+    assert "limit" in prompt(PromptMessage("old", known=True), reason="limit")
 
 
 def test_each_message_says_what_came_of_its_files() -> None:
@@ -87,7 +108,7 @@ def test_the_agent_is_told_how_to_send_a_file_and_to_ask_for_a_push_as_it_is_und
 
 
 def test_what_was_answered_before_the_end_is_told_where_it_goes_on() -> None:
-    answered = [("Which colour?", "Blue"), ("How big?", "as big as\na house")]
-    prompt = user_prompt([PromptMessage("paint it", known=True)], "interrupted", answered)
-    assert "Which colour? -> Blue\nHow big? -> as big as\na house" in prompt
-    assert user_prompt([PromptMessage("paint it")], "", answered) == "paint it"
+    answered = (("Which colour?", "Blue"), ("How big?", "as big as\na house"))
+    told = prompt(PromptMessage("paint it", known=True), reason="interrupted", answered=answered)
+    assert "Which colour? -> Blue\nHow big? -> as big as\na house" in told
+    assert prompt(PromptMessage("paint it"), answered=answered) == "paint it"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,18 @@ from codebutler_worker.agents.rehearsal.language import (
     is_inside,
     understand,
 )
-from codebutler_worker.conversation.prepare import PromptMessage, user_prompt
+from codebutler_worker.conversation.history import Missed
+from codebutler_worker.conversation.prepare import BegunTurn, PromptMessage, prompt_of
+from codebutler_worker.store.rows import TurnRow
+
+
+def prompt(said: PromptMessage, reason: str | None = None, answered: tuple[tuple[str, str], ...] = ()) -> str:
+    turn = TurnRow(
+        id="turn", conversation="C:1", channel_id="C", thread="1", agent="rehearsal", created_at="",
+        reason=reason, session_id="s",
+    )  # fmt: skip
+    begun = BegunTurn(turn, (said,), (), None, 0.0, "", None, Missed(), answered=answered)
+    return prompt_of(begun, (), Path("/r"))
 
 
 @pytest.mark.parametrize(
@@ -93,8 +106,8 @@ def test_what_stands_beside_a_request_is_not_passed_over() -> None:
 
 @pytest.mark.parametrize("why", ["interrupted", "limit", "stopped"])
 def test_what_the_prompt_itself_says_is_not_taken_for_words_of_a_person(why: str) -> None:
-    prompt = user_prompt([PromptMessage("read README.md")], why, [("Which one?", "this one")])
-    assert understand(prompt) == [Intent("Read", "README.md")]
+    answered = (("Which one?", "this one"),)
+    assert understand(prompt(PromptMessage("read README.md"), why, answered)) == [Intent("Read", "README.md")]
 
 
 def test_a_text_may_have_paragraphs() -> None:
@@ -159,4 +172,4 @@ def test_a_skill_is_left_to_agents_that_can_read() -> None:
 def test_comments_from_a_page_of_changes_are_not_taken_for_sentences() -> None:
     comment = LineComment(path="greet.py", first=2, last=2, quote=("+delete x",), text="Why not Hi?")
     said = message_of([comment, comment])
-    assert understand(user_prompt([PromptMessage(said)])) == [Intent("Commented")]
+    assert understand(prompt(PromptMessage(said))) == [Intent("Commented")]

@@ -54,13 +54,35 @@ LOOKED_AT = 50
 
 
 async def show_changes(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
-    """If the run changed anything, keep how much, post the card and request its checks."""
+    """Take a snapshot after the run. If the run changed anything, keep how much, post the card and request its
+    checks."""
+    before, after = snapshots.before, await snapshots.take(AFTER) if snapshots.before else None
+    if before is None or after is None:
+        return
+    is_same = after.tree == before.tree
+    last = before.commit if is_same else after.commit
+    try:
+        await runtime.commit(
+            lambda uow: uow.turns.update(turn.id, tree_before=before.commit, tree_after=last)
+        )
+    except StoreError as error:
+        runtime.log("WRN", f"cannot store what run {turn.id} changed: {error}")
     config = runtime.settings.config
-    if turn.agent in WORDLESS or not talks(config, turn.agent):
+    if is_same or turn.agent in WORDLESS or not talks(config, turn.agent):
         return
-    found = await snapshots.changed()
-    if found is None or not found.files:
+    try:
+        tree = await runtime.agents.tree(snapshots.workdir)
+        # How much, without the lines themselves.
+        found = await tree.difference(before.commit, last, limit_bytes=1)
+    except CodeButlerError as error:
+        runtime.log("WRN", f"unknown what run {turn.id} changed: {error}")
         return
+    if found.files:
+        await _post_changes(runtime, turn, found)
+
+
+async def _post_changes(runtime: Runtime, turn: TurnRow, found: Difference) -> None:
+    config = runtime.settings.config
     checks = checks_of(config.checks, Path(runtime.settings.path))
     can_push = await asyncio.to_thread(has_remote, runtime.settings)
     show = partial(_show, settings=runtime.settings, turn=turn, found=found, checks=checks, can_push=can_push)
@@ -127,60 +149,25 @@ class Snapshots:
     """One turn's snapshots. If they fail, the turn still runs, but it cannot be undone."""
 
     def __init__(self, runtime: Runtime, turn: TurnRow) -> None:
-        self.before: str | None = None
-        """The commit of the tree before the turn."""
+        self.before: Snapshot | None = None
+        """The tree before the turn."""
         self.workdir = Path(runtime.settings.path)
+        self.beginning: asyncio.Task[Snapshot | None] | None = None
+        """Takes that snapshot."""
         self._runtime = runtime
         self._turn = turn
-        self._tree_before = ""
-        self._beginning: asyncio.Task[Snapshot | None] | None = None
-        self._after: str | None = None
 
     async def ready(self) -> None:
         """Take the first snapshot; returns when it is taken or has failed. The turn must not change anything before.
         It starts no earlier because the processors have time while an agent starts up."""
         if self._turn.agent == IMAGE:
             return
-        if self._beginning is None:
-            self._beginning = asyncio.create_task(self._snapshot(BEFORE), name=f"tree of {self._turn.id}")
-        if (kept := await asyncio.shield(self._beginning)) is not None:
-            self.before, self._tree_before = kept.commit, kept.tree
+        if self.beginning is None:
+            self.beginning = asyncio.create_task(self.take(BEFORE), name=f"tree of {self._turn.id}")
+        self.before = await asyncio.shield(self.beginning)
 
-    async def close(self) -> None:
-        """Cancel a running snapshot."""
-        if self._beginning is not None:
-            self._beginning.cancel()
-            await asyncio.gather(self._beginning, return_exceptions=True)
-
-    async def end(self) -> None:
-        """Take a snapshot after the turn."""
-        if self.before is None:
-            return
-        after = await self._snapshot(AFTER)
-        if after is None:
-            return
-        before = self.before
-        last = before if after.tree == self._tree_before else after.commit
-        self._after = last
-        try:
-            await self._runtime.commit(
-                lambda uow: uow.turns.update(self._turn.id, tree_before=before, tree_after=last)
-            )
-        except StoreError as error:
-            self._runtime.log("WRN", f"cannot store what run {self._turn.id} changed: {error}")
-
-    async def changed(self) -> Difference | None:
-        """The turn's changes without the lines themselves; None if there are none or they are unknown."""
-        if self.before is None or self._after in (None, self.before):
-            return None
-        try:
-            tree = await self._runtime.agents.tree(self.workdir)
-            return await tree.difference(self.before, self._after, limit_bytes=1)
-        except CodeButlerError as error:
-            self._runtime.log("WRN", f"unknown what run {self._turn.id} changed: {error}")
-            return None
-
-    async def _snapshot(self, when: str) -> Snapshot | None:
+    async def take(self, when: str) -> Snapshot | None:
+        """A snapshot of the tree as it is, None if that fails."""
         try:
             tree = await self._runtime.agents.tree(self.workdir)
             return await tree.snapshot(f"{self._turn.id}/{when}")
@@ -213,16 +200,16 @@ async def trail(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
     """Add the trailers to what the run's agent committed, before its changes are shown. If another run worked in the
     same place, nobody knows whose commits they are."""
     config = runtime.settings.config
-    if not config.git.trailers or snapshots.before is None or turn.agent in WORDLESS:
-        return
-    if not talks(config, turn.agent):
+    if snapshots.before is None or turn.agent in WORDLESS or not talks(config, turn.agent):
         return
     try:
         if await runtime.commit(lambda uow: worked_beside(uow, uow.turns.get(turn.id) or turn, config)):
             return
         tree = await runtime.agents.tree(snapshots.workdir)
         trailers = trailers_of(config.git.trailers, turn)
-        if trailers and (number := await add_trailers(tree.git, snapshots.before, trailers, runtime.pushed)):
+        if trailers and (
+            number := await add_trailers(tree.git, snapshots.before.commit, trailers, runtime.pushed)
+        ):
             runtime.log("INF", f"added trailers to {number} commits of run {turn.id}")
     except CodeButlerError as error:
         runtime.log("WRN", f"could not add trailers to the commits of run {turn.id}: {error}")

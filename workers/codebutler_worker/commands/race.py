@@ -17,7 +17,7 @@ from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Check, Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message, said
-from codebutler.domain.model import TurnOutcome
+from codebutler.domain.model import React, TurnOutcome
 from codebutler.domain.refs import ConversationRef
 from codebutler.platform.signals import reached
 from codebutler.text.markup import plain
@@ -37,7 +37,7 @@ from codebutler_worker.changes.undo import (
 )
 from codebutler_worker.commands.picking import clear, merge_picked
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.conversation.marks import WORKING, clear_mark, set_mark, show_end
+from codebutler_worker.conversation.marks import END_MARKS, WORKING, set_mark
 from codebutler_worker.conversation.messages import Incoming, attachments_of, is_crowded
 from codebutler_worker.conversation.parked import able
 from codebutler_worker.present.lines import code, one_line
@@ -285,5 +285,5 @@ def _end(uow: UnitOfWork, command: DeferredRow, *, outcome: TurnOutcome, after: 
     channel, place = channel_of(command.conversation), ThreadPlace(command.conversation, command.thread)
     ref = key_of(command.id, channel)
     if (message := uow.messages.get(message_id(channel, ref))) is not None:
-        show_end(uow, place, ref, outcome, after=after)
-        clear_mark(uow, place, message, WORKING, after=after)
+        uow.react(place, React(target=ref, mark=END_MARKS[outcome], value="outcome"), after=after)
+        set_mark(uow, place, message, WORKING, remove=True, after=after)

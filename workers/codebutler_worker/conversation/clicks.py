@@ -22,7 +22,7 @@ from codebutler.text.markup import plain
 from codebutler_worker.changes.undo import undo
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
 from codebutler_worker.conversation.limits import wait_for_reset
-from codebutler_worker.conversation.marks import WORKING, clear_end, clear_mark, end_turn
+from codebutler_worker.conversation.marks import WORKING, clear_end, end_turn, set_mark
 from codebutler_worker.conversation.messages import BUSY, Incoming, is_crowded, take_in
 from codebutler_worker.conversation.parked import (
     CONTINUED_REASON,
@@ -266,6 +266,6 @@ def _asked(uow: UnitOfWork, config: Config, event: ButtonClicked, turn: TurnRow,
     uow.messages.update(message_id(event.channel, ref), acked=0, late=0)
     todo = take_in(uow, config, said)
     uow.edit_ref(place_of(turn), event.message, Message(markdown=AGAIN))
-    clear_mark(uow, place_of(turn), message, WORKING)
+    set_mark(uow, place_of(turn), message, WORKING, remove=True)
     clear_end(uow, place_of(turn), message, turn.state)
     return todo

@@ -19,7 +19,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Post, Upload
 from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Doing
-from codebutler.text.envelope import Envelope, EnvelopeParser, Part, Prose, parts_of, prose_of
+from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, prose_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, Output, ToolResult, ToolUse
 from codebutler_worker.changes.card import push_offer
 from codebutler_worker.conversation.approvals import open_poll
@@ -31,7 +31,14 @@ from codebutler_worker.media.files import load_file
 from codebutler_worker.present import progress
 from codebutler_worker.present.answer import only_files, posts, unsent
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.present.progress import TurnProgress, joined, live, reduce, tool_label, tool_result
+from codebutler_worker.present.progress import (
+    TurnProgress,
+    joined,
+    live,
+    reduce,
+    tool_label,
+    tool_result,
+)
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import race_in
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
@@ -84,8 +91,8 @@ class ToolLog:
 
 
 class Display:
-    """The display of one turn. ``start`` once; ``settle`` before its outcome is posted, nothing after that; ``close``
-    at the end, in any case. ``terminal`` is a program's, None for an agent."""
+    """The display of one turn. ``start`` once; ``settle`` before its outcome is posted, nothing after that.
+    ``terminal`` is a program's, None for an agent; ``tasks`` end with the turn, in any case."""
 
     def __init__(self, runtime: Runtime, place: ThreadPlace, begun: BegunTurn) -> None:
         output = runtime.settings.config.output
@@ -111,7 +118,7 @@ class Display:
             self._tools = ToolLog(output.max_chars_per_message, runtime.redactor.redact)
         self._changed = asyncio.Event()
         self._status_changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start showing the turn."""
@@ -121,7 +128,7 @@ class Display:
         elif not self._quiet:
             shown["progress"] = self._show_progress()
         for name, work in shown.items():
-            self._tasks.append(asyncio.create_task(work, name=f"{name} of {self._turn.id}"))
+            self.tasks.append(asyncio.create_task(work, name=f"{name} of {self._turn.id}"))
 
     def heard(self, event: AgentEvent) -> None:
         """Record an event of the agent."""
@@ -141,22 +148,6 @@ class Display:
         self._after = card_op_id or self._after
         self._see(replace(self.view, waits=what))
 
-    async def settle(self) -> None:
-        """Show nothing more; pending tool reports are stored before this returns."""
-        await self.close()
-        if self._tools is not None and self._tools.waits:
-            try:
-                await self._runtime.commit(self._post_tools)
-            except StoreError as error:
-                # The answer says more than these, and is retried until the store takes it.
-                self._runtime.log("WRN", f"cannot report tools: {error}")
-
-    async def close(self) -> None:
-        """Cancel the remaining tasks."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     def _see(self, view: TurnProgress) -> None:
         if view == self.view:
             return
@@ -168,6 +159,18 @@ class Display:
         if status != self._status:
             self._status = status
             self._status_changed.set()
+
+    async def settle(self) -> None:
+        """Show nothing more; pending tool reports are stored before this returns."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self._tools is not None and self._tools.waits:
+            try:
+                await self._runtime.commit(self._post_tools)
+            except StoreError as error:
+                # The answer says more than these, and is retried until the store takes it.
+                self._runtime.log("WRN", f"cannot report tools: {error}")
 
     async def _mark(self) -> None:
         """A turn that ends within a moment needs only its end mark."""
@@ -185,7 +188,8 @@ class Display:
             self._status_changed.clear()
             if self._tools is not None and self._tools.waits:
                 await self._runtime.outbox.settled(await self._runtime.commit(self._post_tools))
-            self.tell(self._status)
+            if self._place.thread:
+                self._runtime.send(Doing(thread=self._place.thread, text=self._status))
             await self._runtime.clock.sleep(STATUS_S)
             await wait_for(self._runtime.clock, self._status_changed, STATUS_AGAIN_S)
 
@@ -230,11 +234,6 @@ class Display:
     def _post_tools(self, uow: UnitOfWork) -> str:
         return uow.post(self._place, self._tools.take() if self._tools else "", value="progress")
 
-    def tell(self, status: str) -> None:
-        """Write that under the thread; "" clears it. A reply clears it too, so no answer has to wait for this."""
-        if self._place.thread:
-            self._runtime.send(Doing(thread=self._place.thread, text=status))
-
 
 FILE = "file"
 QUESTION = "question"
@@ -246,13 +245,14 @@ SAID_ABOVE = "Done, see above."
 
 
 class Publisher:
-    """The publisher of one turn. An answer repeats the text before it; nothing is sent twice."""
+    """Sends what a turn's agent sends in its text, besides its answer. An answer repeats the text before it; nothing is
+    sent twice."""
 
-    def __init__(self, runtime: Runtime, place: ThreadPlace) -> None:
+    def __init__(self, runtime: Runtime, place: ThreadPlace, workdir: Path) -> None:
         self._runtime = runtime
         self._place = place
-        self.workdir = Path(runtime.settings.path)
-        self._parser: EnvelopeParser | None = None  # before the first text that may hold an envelope
+        self._workdir = workdir
+        self._parser = EnvelopeParser(runtime.settings.config.envelope.unclosed_timeout_ms / 1000)
         self._seen: set[Envelope] = set()
         self._sent: list[str] = []
         self._files = self._envelopes = 0
@@ -260,27 +260,20 @@ class Publisher:
 
     async def take(self, text: str) -> str:
         """Send the envelopes in the text; returns the rest."""
-        if self._parser is None:
-            if "<" not in text:
-                return prose_of([Prose(text)])
-            self._parser = EnvelopeParser(self._runtime.settings.config.envelope.unclosed_timeout_ms / 1000)
         parts = self._parser.feed(text, self._runtime.clock.monotonic())
         await self._publish(parts, again=True)
         if self._parser.open and self._closing is None:
-            self._closing = asyncio.create_task(self._close_in_time(self._parser), name="open envelope")
+            self._closing = asyncio.create_task(self._close_in_time(), name="open envelope")
         return prose_of(parts)
 
     async def finish(self, finished: Finished) -> Finished:
         """The same for a turn's answer; an open envelope is sent as incomplete."""
-        if self._parser is not None:
-            await self.close()
-            await self._publish(self._parser.close(), again=True)
+        await self.close()
+        await self._publish(self._parser.close(), again=True)
         if not finished.ok:
             return finished
-        parts: list[Part] = [Prose(finished.text)]
-        if "<" in finished.text:
-            parts = parts_of(finished.text)
-            await self._publish(parts, again=False)
+        parts = parts_of(finished.text)
+        await self._publish(parts, again=False)
         text = prose_of(parts)
         if not text and self._sent:
             text = only_files(self._sent)
@@ -295,10 +288,10 @@ class Publisher:
             closing.cancel()
             await asyncio.gather(closing, return_exceptions=True)
 
-    async def _close_in_time(self, parser: EnvelopeParser) -> None:
-        while parser.open:
+    async def _close_in_time(self) -> None:
+        while self._parser.open:
             await self._runtime.clock.sleep(1.0)
-            await self._publish(parser.overdue(self._runtime.clock.monotonic()), again=True)
+            await self._publish(self._parser.overdue(self._runtime.clock.monotonic()), again=True)
         self._closing = None
 
     async def _publish(self, parts: Iterable[Part], *, again: bool) -> None:
@@ -358,7 +351,7 @@ class Publisher:
                 raise OSError(0, "its envelope was not closed")
             if self._files == MAX_FILES:
                 raise OSError(0, f"a run may send {MAX_FILES - 1} files")
-            name, content = await asyncio.to_thread(load_file, self.workdir, path, self._runtime.private)
+            name, content = await asyncio.to_thread(load_file, self._workdir, path, self._runtime.private)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"
             await self._commit(unsent(path, why))

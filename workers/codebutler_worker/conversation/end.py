@@ -54,15 +54,6 @@ class Ending:
     worked_s: float = 0.0
 
 
-def outcome_of(finished: Finished, *, stopping: bool, waits: bool) -> Outcome:
-    """A turn that was done before the stop reached it counts as done."""
-    if finished.ok:
-        return "done"
-    if stopping or finished.reason == "stopped":
-        return "stopped"
-    return "parked" if waits else "failed"
-
-
 def record_end(runtime: Runtime, ending: Ending, prompt: str) -> None:
     """Write the outcome to the log, and what was executed to the audit log."""
     turn, finished, usage = ending.turn, ending.finished, ending.view.usage
@@ -138,8 +129,8 @@ def _say(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
     """Returns the last operation's ID: the final mark must not appear before the answer."""
     place, finished = place_of(ending.turn), ending.finished
     mention = ending.turn.user_id if ending.elapsed_s > LONG_S else NO_PERSON
-    last = None
-    if ending.outcome != "parked" and is_racing(uow, ending.turn.conversation):
+    last, conversation = None, ending.turn.conversation
+    if ending.outcome != "parked" and race_in(conversation) and is_racing(uow, conversation):
         return None  # The race's card tells it.
     if ending.terminal is not None:
         return ending.terminal.finish(uow, finished, ending.elapsed_s, ending.turn.user_id)

@@ -19,7 +19,7 @@ from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.approvals import requesters_of
-from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, show, show_waiting
+from codebutler_worker.conversation.marks import QUEUED, WORKING, set_mark, show, show_waiting
 from codebutler_worker.conversation.parked import ASKED, LIMIT, carry_on, others, resume_at, surveyed
 from codebutler_worker.present.notices import answers_instead, asking, cannot_take_over, parked, taken_over
 from codebutler_worker.runtime.runtime import Runtime
@@ -117,7 +117,7 @@ def mark_hold(uow: UnitOfWork, turn: TurnRow, hold: Hold, after: str | None) -> 
         return
     show_waiting(uow, turn)
     for message in uow.messages.find(turn_id=turn.id):
-        clear_mark(uow, place_of(turn), message, WORKING, after=after)
+        set_mark(uow, place_of(turn), message, WORKING, remove=True, after=after)
 
 
 def hand_over(uow: UnitOfWork, turn_id: str, successor: str) -> None:

@@ -24,9 +24,8 @@ END_MARKS: Mapping[str, Mark] = {
 def show_waiting(uow: UnitOfWork, turn: TurnRow, *, over: bool = False) -> None:
     """Show on a turn's first message that it waits for a person or, if it is ``over``, no longer does. The
     mark of a running turn stays: chats allow few reactions a minute."""
-    change = clear_mark if over else set_mark
     for message in uow.messages.find(turn_id=turn.id)[:1]:
-        change(uow, place_of(turn), message, WAITING)
+        set_mark(uow, place_of(turn), message, WAITING, remove=over)
 
 
 def show(uow: UnitOfWork, turn: TurnRow, mark: Mark, *, after: str | None = None) -> None:
@@ -35,7 +34,7 @@ def show(uow: UnitOfWork, turn: TurnRow, mark: Mark, *, after: str | None = None
     place, instead_of = place_of(turn), WORKING if mark == QUEUED else QUEUED
     for message in uow.messages.find(turn_id=turn.id):
         set_mark(uow, place, message, mark, after=after)
-        clear_mark(uow, place, message, instead_of, after=after)
+        set_mark(uow, place, message, instead_of, remove=True, after=after)
 
 
 def is_shown(uow: UnitOfWork, message: MessageRow, mark: Mark) -> bool:
@@ -44,22 +43,20 @@ def is_shown(uow: UnitOfWork, message: MessageRow, mark: Mark) -> bool:
 
 
 def set_mark(
-    uow: UnitOfWork, place: ThreadPlace, message: MessageRow, mark: Mark, *, after: str | None = None
+    uow: UnitOfWork,
+    place: ThreadPlace,
+    message: MessageRow,
+    mark: Mark,
+    *,
+    remove: bool = False,
+    after: str | None = None,
 ) -> None:
-    """Set a passing mark on a message, if it is not set."""
-    op_id, there = _last(uow, message, mark)
-    if not there:
-        uow.react(place, React(target=message.platform_msg_id, mark=mark), after=after, op_id=op_id)
-
-
-def clear_mark(
-    uow: UnitOfWork, place: ThreadPlace, message: MessageRow, mark: Mark, *, after: str | None = None
-) -> None:
-    """Remove a passing mark, if it is set: chats allow few reactions a minute."""
-    op_id, there = _last(uow, message, mark)
-    if there:
-        off = React(target=message.platform_msg_id, mark=mark, remove=True)
-        uow.react(place, off, after=after, op_id=f"{op_id}:off")
+    """Set a passing mark on a message, or remove it. Does nothing if that is so already: chats allow few reactions a
+    minute."""
+    op_id, is_set = _last(uow, message, mark)
+    if is_set == remove:
+        change = React(target=message.platform_msg_id, mark=mark, remove=remove)
+        uow.react(place, change, after=after, op_id=f"{op_id}:off" if remove else op_id)
 
 
 def clear_end(uow: UnitOfWork, place: ThreadPlace, message: MessageRow, state: TurnState) -> None:
@@ -74,9 +71,10 @@ def end_turn(uow: UnitOfWork, turn: TurnRow, outcome: TurnOutcome, *, after: str
     place, messages = place_of(turn), uow.messages.find(turn_id=turn.id)
     for message in messages:
         if outcome in END_MARKS:
-            show_end(uow, place, message.platform_msg_id, outcome, after=after)
+            end = React(target=message.platform_msg_id, mark=END_MARKS[outcome], value="outcome")
+            uow.react(place, end, after=after)
         for passing in (WORKING, QUEUED):
-            clear_mark(uow, place, message, passing, after=after)
+            set_mark(uow, place, message, passing, remove=True, after=after)
     uow.ended(place, (message.platform_msg_id for message in messages), outcome, turn.agent)
 
 
@@ -84,15 +82,8 @@ def end_message(
     uow: UnitOfWork, place: ThreadPlace, ref: MessageRef, outcome: TurnOutcome, *, after: str | None = None
 ) -> None:
     """The same for one message that belongs to no turn."""
-    show_end(uow, place, ref, outcome, after=after)
-    uow.ended(place, (ref,), outcome)
-
-
-def show_end(
-    uow: UnitOfWork, place: ThreadPlace, ref: MessageRef, outcome: TurnOutcome, *, after: str | None = None
-) -> None:
-    """Set the end mark on one message."""
     uow.react(place, React(target=ref, mark=END_MARKS[outcome], value="outcome"), after=after)
+    uow.ended(place, (ref,), outcome)
 
 
 def _last(uow: UnitOfWork, message: MessageRow, mark: Mark) -> tuple[str, bool]:

@@ -21,7 +21,7 @@ from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit
-from codebutler_worker.conversation.marks import QUEUED, WORKING, clear_mark, end_message, is_shown, set_mark
+from codebutler_worker.conversation.marks import QUEUED, WORKING, end_message, is_shown, set_mark
 from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_unconfirmed
 from codebutler_worker.media.files import is_voice
 from codebutler_worker.present.lines import one_line
@@ -317,4 +317,4 @@ def settle_typed(uow: UnitOfWork, typed: Typed, refusal: str) -> None:
         uow.post(place, refusal)
     end_message(uow, place, typed.ref, "refused" if refusal else "done")
     # While it belonged to the turn it may have got the turn's mark.
-    clear_mark(uow, place, message, WORKING)
+    set_mark(uow, place, message, WORKING, remove=True)

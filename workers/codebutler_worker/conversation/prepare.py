@@ -6,22 +6,17 @@ interrupted, never lost without a trace.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codebutler.config.choices import CONFIGURED, Choice
-from codebutler.config.memory import MEMORY_NAME
 from codebutler.config.programs import UNDO, beside, program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.model import Value
 from codebutler.domain.refs import MessageRef
 from codebutler.text.envelope import enveloped
-from codebutler_worker.agents.backend import TurnRequest
-from codebutler_worker.agents.survey import instructions
 from codebutler_worker.changes.card import UNDONE
-from codebutler_worker.changes.evidence import Snapshots
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
 from codebutler_worker.changes.undo import to_put_back, was_picked
 from codebutler_worker.conversation.approvals import answers_before
@@ -30,20 +25,15 @@ from codebutler_worker.conversation.parked import LIMIT
 from codebutler_worker.conversation.queue import HANDED_OVER, STALE
 from codebutler_worker.conversation.terminal import opening
 from codebutler_worker.media.files import size
-from codebutler_worker.memory.keeping import TurnNotes
-from codebutler_worker.memory.learning import memory_block, read_memory
 from codebutler_worker.present import progress
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
-from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import WORDLESS, choice_for, move
-from codebutler_worker.store.opening import STATE_DIR
+from codebutler_worker.runtime.turns import WORDLESS, choice_for, move, own_tree
 from codebutler_worker.store.rows import (
     REPO_SCOPE,
     AttachmentRow,
     FactRow,
-    SessionRow,
     TurnRow,
     main_conversation,
     race_in,
@@ -91,7 +81,9 @@ _UNREAD = "[sent earlier; your run was stopped before you read it]"
 @dataclass(frozen=True, slots=True)
 class BegunTurn:
     """A turn committed as running, and the input for its agent. ``messages`` are the turn's own;
-    ``withdrawn`` are the checks that it ended. ``has_moved``: its agent's session began in another directory."""
+    ``withdrawn`` are the checks that it ended. ``has_moved``: its agent's session began in another directory.
+    ``has_own_tree``: it works in a worktree of its own, as only agents that may change the tree do; programs run where
+    their thread is."""
 
     turn: TurnRow
     said: tuple[PromptMessage, ...]
@@ -108,16 +100,12 @@ class BegunTurn:
     withdrawn: tuple[str, ...] = ()
     choice: Choice = CONFIGURED
     has_moved: bool = False
+    has_own_tree: bool = False
 
     @property
     def has_words(self) -> bool:
         """Whether it can continue without its files."""
         return bool(self.turn.reason) or any(said.text.strip() for said in self.said)
-
-    @property
-    def has_own_tree(self) -> bool:
-        """Whether it may change the tree: only then it gets a worktree. Programs run where their thread is."""
-        return self.program is None and self.turn.agent not in WORDLESS
 
 
 def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
@@ -158,6 +146,8 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     new = {one.id for one in said if not one.known}
     people = {turn.user_id, *(row.from_id for row in (*rows, *unseen))}
     files = [file for each in (*before, turn) for file in uow.attachments.of_turn(each.id)]
+    # By this name its agent finds the thread again.
+    name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
     # A message that starts its own thread has no past.
     has_past = past or turn.thread not in messages
     return BegunTurn(
@@ -166,7 +156,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         tuple(file for file in files if file.message_id in new),
         posted,
         session.total_cost_usd if session else 0.0,
-        "" if session else _session_name(uow, turn),
+        "" if session else _numbered(uow, turn, name) if earlier else name,
         program,
         look_back(uow, turn, session_id, config, past, before) if has_past else Missed(),
         to_put_back(uow, turn) if turn.agent == UNDO else None,
@@ -177,6 +167,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         else (),
         choice=choice_for(uow, turn, config, people),
         has_moved=bool(session and own and was_picked(uow, own)),
+        has_own_tree=has_agent and bool(own_tree(config, turn.conversation)),
         facts=(*uow.facts.find(scope=REPO_SCOPE), *uow.facts.find(scope=turn.user_id)),
     )
 
@@ -208,65 +199,29 @@ def _show_at_once(uow: UnitOfWork, turn: TurnRow, config: Config, program: Comma
     return posted
 
 
-def _session_name(uow: UnitOfWork, turn: TurnRow) -> str:
-    """``chat-<channel>-<thread>``, by which its agent finds the thread again; numbered after a reset, because
-    agents keep what they know under a name."""
-    name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
+def _numbered(uow: UnitOfWork, turn: TurnRow, name: str) -> str:
+    """The session's name; numbered after a reset, because agents keep what they know under a name."""
     earlier = uow.turns.newest(LOOKED_AT, conversation=turn.conversation)
     used = {row.session_id for row in earlier if row.agent == turn.agent and row.session_id}
     return name if not used else f"{name}-{len(used) + 1}"
 
 
-def keep_session(uow: UnitOfWork, turn: TurnRow, session_id: str) -> None:
-    """The session that the conversation continues with; its cost so far stays with it."""
-    known = uow.sessions.get(turn.conversation, turn.agent)
-    uow.sessions.put(
-        SessionRow(
-            conversation=turn.conversation,
-            channel_id=turn.channel_id,
-            thread=turn.thread,
-            agent=turn.agent,
-            session_id=session_id,
-            updated_at=uow.stamp,
-            total_cost_usd=known.total_cost_usd if known and known.session_id == session_id else 0.0,
-        )
-    )
-
-
 def prompt_of(begun: BegunTurn, files: Sequence[AttachmentRow], workdir: Path) -> str:
-    """The messages with the results of their files; programs get only their words."""
+    """The messages in order with the results of their files, as one prompt. A turn that continues is told why, and then
+    the answers to its agent's last questions. Programs get only the words."""
     if begun.turn.agent in WORDLESS or begun.program is not None:
         return "\n\n".join(said.text for said in begun.said)
     # An agent other than the one that hit its limit has no run to continue: it reads the record.
     continued = "" if begun.turn.reason == LIMIT and not begun.turn.session_id else begun.turn.reason
-    messages = attached(begun.said, files, str(workdir)) if files else begun.said
-    prompt = user_prompt(messages, continued or "", begun.answered)
-    return f"{_MOVED.format(workdir=workdir)}\n\n{prompt}" if begun.has_moved else prompt
-
-
-def request_of(
-    runtime: Runtime, begun: BegunTurn, prompt: str, snapshots: Snapshots, session_id: str | None
-) -> TurnRequest:
-    """The agent's whole input. A program's own backend explains how to send something at once."""
-    repo, turn, workdir = Path(runtime.settings.path), begun.turn, snapshots.workdir
-    prompt_file = runtime.settings.config.envelope.prompt_file
-    teaching = instructions(repo, prompt_file) if begun.program is None else ""
-    memory = ""
-    if begun.facts or os.path.lexists(repo / STATE_DIR / MEMORY_NAME):
-        memory = memory_block(read_memory(repo / STATE_DIR), begun.facts)
-    return TurnRequest(
-        turn_id=turn.id,
-        conversation=turn.conversation,
-        prompt=prompt,
-        workdir=workdir,
-        session_id=session_id,
-        session_name=begun.session_name,
-        system_prompt=system_prompt(str(workdir), memory, teaching),
-        cost_before_usd=begun.cost_before_usd,
-        put_back=begun.put_back,
-        ready=snapshots.ready,
-        notes=TurnNotes(runtime, turn),
-    )
+    parts = [_MOVED.format(workdir=workdir)] if begun.has_moved else []
+    if opening := {"interrupted": _RESUMED, "limit": _CUT_SHORT, "stopped": _STOPPED}.get(continued or ""):
+        answers = [f"{one_line(question, 300)} -> {answer}" for question, answer in begun.answered]
+        parts += [opening, "\n".join([_ANSWERED, *answers])] if answers else [opening]
+    for one in attached(begun.said, files, str(workdir)) if files else begun.said:
+        if not one.known:
+            mark = _UNREAD if one.unread else _LATE if one.late else ""
+            parts.append(f"{mark} {one.text.strip()}" if mark else one.text.strip())
+    return "\n\n".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,21 +244,6 @@ def system_prompt(repo_path: str, memory: str, teaching: str = "") -> str:
     if memory.strip():
         parts.append(memory.strip())
     return "\n\n".join(parts)
-
-
-def user_prompt(
-    messages: Sequence[PromptMessage], continued: str = "", answered: Sequence[tuple[str, str]] = ()
-) -> str:
-    """The messages in order as one prompt. ``continued``: why it continues, "interrupted", "limit", "stopped"
-    or ""; ``answered``: then the questions of the last run, each with the person's answer."""
-    fresh = []
-    for one in messages:
-        marks = [_UNREAD] if one.unread else [_LATE] if one.late else []
-        fresh += [] if one.known else [" ".join([*marks, one.text.strip()])]
-    opening = {"interrupted": _RESUMED, "limit": _CUT_SHORT, "stopped": _STOPPED}.get(continued)
-    answers = [f"{one_line(question, 300)} -> {answer}" for question, answer in answered]
-    told = ["\n".join([_ANSWERED, *answers])] if opening and answers else []
-    return "\n\n".join([*([opening] if opening else []), *told, *fresh])
 
 
 def attached(

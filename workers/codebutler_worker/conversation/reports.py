@@ -99,13 +99,15 @@ class ActivityReports:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await self._settle()
+        if not self._is_shared:
+            await self._runtime.clock.sleep(SETTLE_S)
         # Nobody else knows today's use of an earlier worker.
         self._tell_budget(await self._runtime.store.run(self._used))
         while True:
             await self._changed.wait()
             await wait_for(self._runtime.clock, self._is_pressing, SHORT_TURN_S)
-            await self._settle()
+            if not self._is_shared:
+                await self._runtime.clock.sleep(SETTLE_S)
             self._is_pressing.clear()
             self._changed.clear()
             overview, budget = await self._runtime.store.run(lambda uow: (newest(uow), self._used(uow)))
@@ -114,11 +116,6 @@ class ActivityReports:
                 self._patience = PATIENCE
                 self._runtime.send(overview)
             self._tell_budget(budget)
-
-    async def _settle(self) -> None:
-        """Wait a moment, so that changes are reported together."""
-        if not self._is_shared:
-            await self._runtime.clock.sleep(SETTLE_S)
 
     @property
     def _unposted(self) -> bool:

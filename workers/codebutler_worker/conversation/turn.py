@@ -7,16 +7,20 @@ in between, the turn is found interrupted, never lost without a trace.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from errno import EMFILE, ENFILE
 from functools import partial
+from pathlib import Path
 
+from codebutler.config.memory import MEMORY_NAME
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
 from codebutler.platform.signals import reached
 from codebutler.platform.tasks import settled_within
-from codebutler.protocol.messages import TurnStarted
+from codebutler.protocol.messages import Doing, TurnStarted
+from codebutler.text.envelope import Prose, prose_of
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (
     GONE,
@@ -32,20 +36,25 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
+from codebutler_worker.agents.survey import instructions
 from codebutler_worker.changes.evidence import Snapshots, show_changes, trail
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.display import Display, Publisher
-from codebutler_worker.conversation.end import Ending, conclude, outcome_of, record_end
+from codebutler_worker.conversation.end import Ending, conclude, record_end
 from codebutler_worker.conversation.history import Missed, record_of
 from codebutler_worker.conversation.limits import Hold, after_refusal
-from codebutler_worker.conversation.prepare import BegunTurn, keep_session, prompt_of, request_of
+from codebutler_worker.conversation.prepare import BegunTurn, prompt_of, system_prompt
 from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir, warn_of_lacks
+from codebutler_worker.memory.keeping import TurnNotes
+from codebutler_worker.memory.learning import memory_block, read_memory
 from codebutler_worker.present.answer import NOTHING_LEFT
 from codebutler_worker.present.lines import count
+from codebutler_worker.present.progress import Outcome
 from codebutler_worker.runtime.budget import BudgetWatch, used_up_text
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import ApprovalAnswer, own_tree, tag_of
-from codebutler_worker.store.rows import key_of, race_in
+from codebutler_worker.runtime.turns import ApprovalAnswer, tag_of
+from codebutler_worker.store.opening import STATE_DIR
+from codebutler_worker.store.rows import SessionRow, key_of, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 from codebutler_worker.tools.talking import asks_to_push
 
@@ -81,7 +90,7 @@ class RunningTurn:
         loop = asyncio.get_running_loop()
         self._outcome: asyncio.Future[Finished] = loop.create_future()
         self._told: asyncio.Future[None] = loop.create_future()
-        self._publisher = Publisher(runtime, self._place)
+        self._publisher: Publisher | None = None  # before its agent sends anything but text
         self._asking: Asking | None = None  # before its agent asks people anything
         self._display = Display(runtime, self._place, begun)
         self._snapshots = Snapshots(runtime, begun.turn)
@@ -99,7 +108,7 @@ class RunningTurn:
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
         tasks = [drive]
         if self._watch.counts:
-            tasks.append(asyncio.create_task(self._end_at_limit(), name=f"budget of {row.id}"))
+            tasks.append(asyncio.create_task(self._watch.run(self._end_at_limit), name=f"budget of {row.id}"))
         self._display.start()
         try:
             await asyncio.wait((drive, self._outcome), return_when=asyncio.FIRST_COMPLETED)
@@ -107,27 +116,26 @@ class RunningTurn:
             for watching in tasks[1:]:
                 watching.cancel()
             await self._display.settle()
-            finished = self._finished(drive)
-            await self._conclude(finished)
+            await self._conclude(self._finished(drive))
             self._told.set_result(None)
-            await self._end(drive)
+            # What its program leaves behind counts too.
+            await asyncio.wait({drive}, timeout=STREAM_END_S)
+            if row.thread:
+                runtime.send(Doing(thread=row.thread, text=""))
+            if runtime.settings.config.git.trailers:
+                await trail(runtime, row, self._snapshots)
+            await show_changes(runtime, row, self._snapshots)
+            if self._begun.has_own_tree and drive.done():
+                await tidy_workdir(runtime, row)
         finally:
+            tasks += self._display.tasks
+            if self._snapshots.beginning is not None:
+                self._snapshots.beginning.cancel()
             for task in tasks:
                 task.cancel()
-            parts = (self._display, self._asking, self._publisher, self._snapshots)
-            closing = [part.close() for part in parts if part is not None]
-            await asyncio.gather(*tasks, *closing, return_exceptions=True)
-
-    async def _end(self, drive: asyncio.Task[None]) -> None:
-        """The outcome is posted: wait for the agent's program, take a snapshot of the tree as it left it, and
-        show the changes."""
-        await asyncio.wait({drive}, timeout=STREAM_END_S)
-        self._display.tell("")
-        await trail(self._runtime, self.row, self._snapshots)
-        await self._snapshots.end()
-        await show_changes(self._runtime, self.row, self._snapshots)
-        if drive.done():
-            await tidy_workdir(self._runtime, self._begun)
+            closing = [part.close() for part in (self._asking, self._publisher) if part is not None]
+            beginning = [self._snapshots.beginning] if self._snapshots.beginning is not None else []
+            await asyncio.gather(*tasks, *beginning, *closing, return_exceptions=True)
 
     async def stop(self, by: PersonRef = NO_PERSON, *, forced: bool = False) -> None:
         """Ask the agent to end; force it if it does not, or at once. ``by`` is named in the thread."""
@@ -143,8 +151,7 @@ class RunningTurn:
         await self._cancel_after(STOP_GRACE_S if ask else 0)
 
     async def _end_at_limit(self) -> None:
-        """Called at a budget's limit: end the agent, whose session can be continued."""
-        await self._watch.run()
+        """End the agent, whose session can be continued."""
         if self._backend is not None:
             await self._backend.stop(self.row.id)
         await self._cancel_after(STOP_GRACE_S)
@@ -176,10 +183,10 @@ class RunningTurn:
 
     async def _driven(self) -> None:
         try:
-            runtime, row, task = self._runtime, self.row, None
+            runtime, row = self._runtime, self.row
             backend = await runtime.agents.get(row.agent, self._begun.choice)
-            if own_tree(runtime.settings.config, row.conversation) and self._begun.has_own_tree:
-                task = runtime.redactor.redact(" ".join(said.text for said in self._begun.said))
+            words = " ".join(said.text for said in self._begun.said)
+            task = runtime.redactor.redact(words) if self._begun.has_own_tree else None
             self._snapshots.workdir = await runtime.agents.workdir(row.conversation, task=task)
         except CodeButlerError as error:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
@@ -194,12 +201,14 @@ class RunningTurn:
         try:
             async for heard in stream:
                 event = clean(heard, self._runtime.redactor.redact)
-                if isinstance(event, Started):
-                    reached("spawn.after")
                 if not isinstance(event, Finished):
                     await self._heard(backend, event)
                 elif not self._outcome.done():
-                    self._outcome.set_result(await self._publisher.finish(event))
+                    if self._publisher is not None or "<" in event.text:
+                        event = await self._publishing().finish(event)
+                    elif event.ok:
+                        event = replace(event, text=prose_of([Prose(event.text)]))
+                    self._outcome.set_result(event)
                     await asyncio.wait({self._told}, timeout=ANSWER_FIRST_S)
         finally:
             close = getattr(stream, "aclose", None)
@@ -210,7 +219,6 @@ class RunningTurn:
         """The agent's whole input, once the files are there; None if there is nothing (any more). Raises
         StoreError."""
         begun, workdir, files = self._begun, self._snapshots.workdir, self._begun.attachments
-        self._publisher.workdir = workdir
         if files:
             files = await AttachmentFetcher(self._runtime, self._place, workdir).fetch(files)
         await warn_of_lacks(self._runtime, begun, files, self._session_id)
@@ -226,27 +234,51 @@ class RunningTurn:
             self._outcome.set_result(Finished(ok=False, text=NOTHING_LEFT, reason="failed"))
             return None
         prompt = "\n\n".join(part for part in (record, self._prompt) if part)
-        return request_of(self._runtime, begun, prompt, self._snapshots, self._session_id)
+        repo, memory, teaching = Path(self._runtime.settings.path), "", ""
+        if begun.program is None:  # A program's own backend explains how to send something at once.
+            teaching = instructions(repo, self._runtime.settings.config.envelope.prompt_file)
+        if begun.facts or os.path.lexists(repo / STATE_DIR / MEMORY_NAME):
+            memory = memory_block(read_memory(repo / STATE_DIR), begun.facts)
+        return TurnRequest(
+            turn_id=begun.turn.id,
+            conversation=begun.turn.conversation,
+            prompt=prompt,
+            workdir=workdir,
+            session_id=self._session_id,
+            session_name=begun.session_name,
+            system_prompt=system_prompt(str(workdir), memory, teaching),
+            cost_before_usd=begun.cost_before_usd,
+            put_back=begun.put_back,
+            ready=self._snapshots.ready,
+            notes=TurnNotes(self._runtime, begun.turn),
+        )
 
     async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
         match event:
             case Started(session_id=session_id, fresh=fresh):
+                reached("spawn.after")
                 self._session_id = session_id
                 await self._runtime.commit(partial(self._remember, fresh=fresh))
             case Text(text=text):
-                event = Text(await self._publisher.take(text))
+                sends = self._publisher is not None or "<" in text
+                event = Text(await self._publishing().take(text) if sends else prose_of([Prose(text)]))
             case Approval() | Question():
                 if self._asking is None:
                     self._asking = Asking(self._runtime, self.row, self._asking_changed)
                 await self._asking.heard(backend, event, self._session_id or "")
             case ToolUse(name=name, input=given) if asks_to_push(name):
-                await self._publisher.ask_to_push(str(given.get("why", "")))
+                await self._publishing().ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)
         if self._trace is not None:
             self._trace.heard(event)
         self._display.heard(event)
         self._watch.heard(self._display.view.usage)
+
+    def _publishing(self) -> Publisher:
+        if self._publisher is None:
+            self._publisher = Publisher(self._runtime, self._place, self._snapshots.workdir)
+        return self._publisher
 
     def _remember(self, uow: UnitOfWork, *, fresh: bool) -> None:
         """The agent has taken the turn."""
@@ -255,9 +287,23 @@ class RunningTurn:
         for said in self._begun.said:  # An edited message was not read.
             uow.messages.change({"acked": True}, id=said.id, content=said.text)
         session_id = self._session_id or ""
-        uow.turns.update(self.row.id, session_id=session_id, tree_before=self._snapshots.before)
-        if self._begun.program is None:
-            keep_session(uow, self.row, session_id)
+        before = self._snapshots.before
+        uow.turns.update(self.row.id, session_id=session_id, tree_before=before.commit if before else None)
+        if self._begun.program is not None:
+            return
+        # The conversation continues with this session, whose cost so far stays with it.
+        known = uow.sessions.get(self.row.conversation, self.row.agent)
+        uow.sessions.put(
+            SessionRow(
+                conversation=self.row.conversation,
+                channel_id=self.row.channel_id,
+                thread=self.row.thread,
+                agent=self.row.agent,
+                session_id=session_id,
+                updated_at=uow.stamp,
+                total_cost_usd=known.total_cost_usd if known and known.session_id == session_id else 0.0,
+            )
+        )
 
     def _finished(self, drive: asyncio.Task[None]) -> Finished:
         """How it ended; a broken turn, or one at a limit, says what to do."""
@@ -291,7 +337,10 @@ class RunningTurn:
                 hold = Hold(self._watch.until)
             elif waits:
                 finished, hold = await after_refusal(runtime, self.row, finished)
-        outcome = outcome_of(finished, stopping=self._stopping, waits=hold is not None)
+        # A turn that was done before the stop reached it counts as done.
+        outcome: Outcome = "done" if finished.ok else "failed" if hold is None else "parked"
+        if not finished.ok and (self._stopping or finished.reason == "stopped"):
+            outcome = "stopped"
         ending = Ending(
             self.row,
             finished,

@@ -49,7 +49,7 @@ from codebutler_worker.present.answer import heard, left_out, not_transcribed, w
 from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import UNFINISHED, WORDLESS, agent_name, own_tree, talks, using, words_of
+from codebutler_worker.runtime.turns import UNFINISHED, WORDLESS, agent_name, talks, using, words_of
 from codebutler_worker.store.rows import AttachmentRow, DeferredRow, TurnRow, TurnState, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 from codebutler_worker.tree.merging import Merged, shared_paths
@@ -59,11 +59,8 @@ LOOKED_AT = 50
 WORDS_CHARS = 60
 
 
-async def tidy_workdir(runtime: Runtime, begun: BegunTurn) -> None:
-    """Remove a worktree without changes; announce one that stays, once. Nothing may run in it."""
-    turn = begun.turn
-    if not begun.has_own_tree or not own_tree(runtime.settings.config, turn.conversation):
-        return
+async def tidy_workdir(runtime: Runtime, turn: TurnRow) -> None:
+    """Remove the turn's own worktree if it has no changes; announce one that stays, once. Nothing may run in it."""
     try:
         trees = await runtime.agents.worktrees()
         branch = await trees.tidy(turn.conversation)
@@ -194,24 +191,6 @@ WORDS: Mapping[Capability, str] = MappingProxyType(
 FOUND = "⚠️ {words} (`codebutler doctor --live`: {text})"
 
 
-def needs(
-    config: Config, begun: BegunTurn, files: Sequence[AttachmentRow], session_id: str | None
-) -> set[Capability]:
-    """What this turn needs of its agent besides answering. Pure."""
-    found: set[Capability] = set()
-    if any(file.state == "stored" and file.mimetype.startswith("image/") for file in files):
-        found.add("image")
-    section = section_of(config, begun.turn.agent)
-    mode = begun.choice.mode or (section.permission_mode if section is not None else "")
-    if mode == "plan":
-        found.add("plan")
-    if mode == "ask":
-        found.add("deny")
-    if session_id:
-        found.add("resume-after-kill" if begun.turn.reason == "interrupted" else "resume")
-    return found
-
-
 def lacking(row: AgentResult | None, needed: set[Capability]) -> list[Cell]:
     """The needed capabilities that the agent was seen to lack. Pure."""
     cells = cells_of(row) if row is not None else {}
@@ -222,11 +201,20 @@ def lacking(row: AgentResult | None, needed: set[Capability]) -> list[Cell]:
 async def warn_of_lacks(
     runtime: Runtime, begun: BegunTurn, files: Sequence[AttachmentRow], session_id: str | None
 ) -> None:
-    """Post what is missing, unless this conversation was told before. Raises StoreError."""
+    """Post what the agent lacks of what this turn needs besides answering, unless this conversation was told before.
+    Raises StoreError."""
     turn = begun.turn
     if begun.program is not None or turn.agent in WORDLESS:
         return
-    needed = needs(runtime.settings.config, begun, files, session_id)
+    needed: set[Capability] = set()
+    if any(file.state == "stored" and file.mimetype.startswith("image/") for file in files):
+        needed.add("image")
+    section = section_of(runtime.settings.config, turn.agent)
+    mode = begun.choice.mode or (section.permission_mode if section is not None else "")
+    if mode in ("plan", "ask"):
+        needed.add("plan" if mode == "plan" else "deny")
+    if session_id:
+        needed.add("resume-after-kill" if turn.reason == "interrupted" else "resume")
     if not needed:
         return
     result = await asyncio.to_thread(last_result, runtime.home)

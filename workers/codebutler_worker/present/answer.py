@@ -85,26 +85,19 @@ def answer(
     parts = [text]
     if len(text) > limit:
         parts = split_markdown(whole_tables(text[: FILE_OVER_CHARS + 1], limit), limit)
+    file: tuple[Upload, ...] = ()
     if len(text) > FILE_OVER_CHARS or len(parts) > FILE_OVER_PARTS:
         head = split_markdown(beginning(text), limit - len(IN_FILE) - len(foot) - 4)[0]
-        file = Upload(
-            filename="answer.md", title="Answer", content=text.encode("utf-8", "replace"), thread=thread
-        )
-        said: list[Operation] = [_post(f"{head}\n\n{IN_FILE}\n\n{foot}", thread, mention), file]
-    else:
-        if len(parts[-1]) + len(foot) + 2 > limit:
-            parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
-        last = f"{parts.pop()}\n\n{foot}"
-        said = [*(_post(part, thread) for part in parts), _post(last, thread, mention)]
-    first = said[0]
-    return (
-        replace(first, in_place=True) if isinstance(first, Post) and not first.mention else first,
-        *said[1:],
-    )
-
-
-def _post(part: str, thread: MessageRef | None, mention: PersonRef = NO_PERSON) -> Post:
-    return Post(message=Message(markdown=part, is_foreign=True), thread=thread, mention=mention)
+        parts = [f"{head}\n\n{IN_FILE}"]
+        content = text.encode("utf-8", "replace")
+        file = (Upload(filename="answer.md", title="Answer", content=content, thread=thread),)
+    elif len(parts[-1]) + len(foot) + 2 > limit:
+        parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
+    parts[-1] = f"{parts[-1]}\n\n{foot}"
+    said = [Post(message=Message(markdown=part, is_foreign=True), thread=thread) for part in parts]
+    said[-1] = replace(said[-1], mention=mention)
+    said[0] = replace(said[0], in_place=not said[0].mention)
+    return *said, *file
 
 
 def posts(envelope: Envelope, thread: MessageRef | None, limit: int, redact: Redact) -> tuple[Post, ...]:
@@ -117,7 +110,7 @@ def posts(envelope: Envelope, thread: MessageRef | None, limit: int, redact: Red
     text = said if not sign or said.startswith(sign) else f"{sign} {said}"
     # Before it is cut: the second half of a key does not look like one any more.
     parts = split_markdown(redact(text), limit)
-    return tuple(_post(part, thread) for part in parts)
+    return tuple(Post(message=Message(markdown=part, is_foreign=True), thread=thread) for part in parts)
 
 
 def why_not(reason: str) -> str:

@@ -76,34 +76,29 @@ class TurnProgress:
 
 def reduce(view: TurnProgress, event: AgentEvent) -> TurnProgress:
     """The view after ``event``; an equal view means there is nothing new to show."""
-    if isinstance(event, Started):
-        return replace(view, model=event.model)
-    if isinstance(event, Writing):
-        return replace(view, writing=latest(event.text), thinks=False, note="")
-    if (view.writing or view.thinks) and isinstance(event, Text | ToolUse | Refusal):
-        view = replace(view, writing="", thinks=False)
-    return _reduced(view, event)
-
-
-def _reduced(view: TurnProgress, event: AgentEvent) -> TurnProgress:
     match event:
+        case Started(model=model):
+            return replace(view, model=model)
+        case Writing(text=text):
+            return replace(view, writing=latest(text), thinks=False, note="")
         case ToolUse(name=name, summary=summary):
             label = tool_label(name, summary)
-            return replace(view, activity=label, is_tool=True, last_tool=label, tools=view.tools + 1, note="")
+            view = replace(view, writing="", thinks=False, note="", last_tool=label, tools=view.tools + 1)
+            return replace(view, activity=label, is_tool=True)
         case ToolResult(ok=False):
             return replace(view, failed_tools=view.failed_tools + 1)
-        case Text(text=text) if text.strip():
-            return replace(view, activity=text.strip(), is_tool=False, note="", said=text.strip())
+        case Text(text=text):
+            view, said = replace(view, writing="", thinks=False), text.strip()
+            return replace(view, activity=said, is_tool=False, note="", said=said) if said else view
         case Thinking():
             return replace(view, thinks=True, note="")
         case Plan(steps=steps):
             return replace(view, plan=steps)
         case Refusal(text=text):
-            return replace(view, note=text)
+            return replace(view, writing="", thinks=False, note=text)
         case Usage():
             return replace(view, usage=event)
-        case _:
-            return view
+    return view
 
 
 def tool_label(name: str, summary: str) -> str:

@@ -8,7 +8,7 @@ asked for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import cache, partial
@@ -295,13 +295,14 @@ class BudgetWatch:
         if self._is_limited and self.met is None:
             self._judge()
 
-    async def run(self) -> None:
-        """Returns when a limit is reached. For a turn that ``counts``."""
+    async def run(self, at_limit: Callable[[], Awaitable[None]]) -> None:
+        """Watch until a limit is reached, and then call ``at_limit``. For a turn that ``counts``."""
         while self.met is None:
             if self._is_limited or self._usage != self._kept:
                 await self._look()
             if self.met is None:
                 await wait_for(self._runtime.clock, self._over, KEEP_S)
+        await at_limit()
 
     async def _look(self) -> None:
         """Store the turn's use, and see whether a limit is reached."""

@@ -36,7 +36,7 @@ from codebutler_worker.commands.table import Invocation, run_command, understood
 from codebutler_worker.conversation.approvals import is_polled
 from codebutler_worker.conversation.clicks import click, edited_late
 from codebutler_worker.conversation.deciding import decide_typed
-from codebutler_worker.conversation.marks import QUEUED, clear_mark, end_message
+from codebutler_worker.conversation.marks import QUEUED, end_message, set_mark
 from codebutler_worker.conversation.messages import Incoming, enqueue, park, take_in, type_in
 from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import waiting_turn, withdraw_message, withdraw_turn
@@ -248,7 +248,7 @@ class EventInbox:
             )
             return enqueue(uow, self.settings.config, said).logged("MSG", note)
         withdraw_message(uow, message)
-        clear_mark(uow, place_of(turn), message, QUEUED)
+        set_mark(uow, place_of(turn), message, QUEUED, remove=True)
         if isinstance(request, Command):
             return self._said(uow, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
