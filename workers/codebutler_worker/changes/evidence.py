@@ -145,34 +145,33 @@ def _is_in_its_tree(config: Config, other: TurnRow, turn: TurnRow) -> bool:
 # Snapshots of the working tree before and after each run, so that its changes can be seen, committed and undone.
 
 
+@dataclass(slots=True)
 class Snapshots:
-    """One turn's snapshots. If they fail, the turn still runs, but it cannot be undone."""
+    """One turn's snapshots of the tree in ``workdir``; ``beginning`` takes ``before``, the one before the turn. If they
+    fail, the turn still runs, but it cannot be undone."""
 
-    def __init__(self, runtime: Runtime, turn: TurnRow) -> None:
-        self.before: Snapshot | None = None
-        """The tree before the turn."""
-        self.workdir = Path(runtime.settings.path)
-        self.beginning: asyncio.Task[Snapshot | None] | None = None
-        """Takes that snapshot."""
-        self._runtime = runtime
-        self._turn = turn
+    runtime: Runtime
+    turn: TurnRow
+    workdir: Path
+    before: Snapshot | None = None
+    beginning: asyncio.Task[Snapshot | None] | None = None
 
     async def ready(self) -> None:
         """Take the first snapshot; returns when it is taken or has failed. The turn must not change anything before.
         It starts no earlier because the processors have time while an agent starts up."""
-        if self._turn.agent == IMAGE:
+        if self.turn.agent == IMAGE:
             return
         if self.beginning is None:
-            self.beginning = asyncio.create_task(self.take(BEFORE), name=f"tree of {self._turn.id}")
+            self.beginning = asyncio.create_task(self.take(BEFORE), name=f"tree of {self.turn.id}")
         self.before = await asyncio.shield(self.beginning)
 
     async def take(self, when: str) -> Snapshot | None:
         """A snapshot of the tree as it is, None if that fails."""
         try:
-            tree = await self._runtime.agents.tree(self.workdir)
-            return await tree.snapshot(f"{self._turn.id}/{when}")
+            tree = await self.runtime.agents.tree(self.workdir)
+            return await tree.snapshot(f"{self.turn.id}/{when}")
         except CodeButlerError as error:
-            self._runtime.log("WRN", f"this run cannot be undone: {error}")
+            self.runtime.log("WRN", f"this run cannot be undone: {error}")
             return None
 
 

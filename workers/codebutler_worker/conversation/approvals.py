@@ -340,7 +340,7 @@ def answer_poll(
         prefix=turn.agent,
         conversation=turn.conversation,
     )
-    return enqueue(uow, _taking_all(config), said)
+    return enqueue(uow, _taking_all(config), said, counts=False)
 
 
 def is_polled(uow: UnitOfWork, config: Config, event: MessagePosted) -> bool:

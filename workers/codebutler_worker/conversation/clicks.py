@@ -23,7 +23,7 @@ from codebutler_worker.changes.undo import undo
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
 from codebutler_worker.conversation.limits import wait_for_reset
 from codebutler_worker.conversation.marks import WORKING, clear_end, end_turn, set_mark
-from codebutler_worker.conversation.messages import BUSY, Incoming, is_crowded, take_in
+from codebutler_worker.conversation.messages import BUSY, Incoming, enqueue, is_crowded
 from codebutler_worker.conversation.parked import (
     CONTINUED_REASON,
     DROPPED_REASON,
@@ -264,7 +264,7 @@ def _asked(uow: UnitOfWork, config: Config, event: ButtonClicked, turn: TurnRow,
         prefix=message.agent,
     )
     uow.messages.update(message_id(event.channel, ref), acked=0, late=0)
-    todo = take_in(uow, config, said)
+    todo = enqueue(uow, config, said)
     uow.edit_ref(place_of(turn), event.message, Message(markdown=AGAIN))
     set_mark(uow, place_of(turn), message, WORKING, remove=True)
     clear_end(uow, place_of(turn), message, turn.state)

@@ -108,8 +108,11 @@ def attachments_of(said: Incoming) -> list[AttachmentRow]:
     ]
 
 
-def enqueue(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Put a message into a turn, or reply that the conversation is busy (``agent.busy`` "reject")."""
+def enqueue(uow: UnitOfWork, config: Config, said: Incoming, *, counts: bool = True) -> Todo:
+    """Put a message into a turn, or reply that the conversation is busy (``agent.busy`` "reject"). If it ``counts`` and
+    too many of its author's are waiting, keep it until they ask again."""
+    if counts and is_crowded(uow, config, said.user):
+        return _ask_first(uow, config, said, CROWDED)
     conversation = said.conversation or conversation_id(config, said.channel, said.root)
     agent = agent_for(uow, config, conversation, said.prefix)
     is_chosen = said.prefix is None and agent != config.agent.default
@@ -219,13 +222,6 @@ def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Keep a message that was written too long ago, or may have been handled, and ask once per conversation whether
     it is still wanted."""
     return _ask_first(uow, config, said, HANDLED if said.handled else STALE)
-
-
-def take_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
-    """Put a message into a turn; if too many of its author's are waiting, keep it until they ask again."""
-    if is_crowded(uow, config, said.user):
-        return _ask_first(uow, config, said, CROWDED)
-    return enqueue(uow, config, said)
 
 
 def is_crowded(uow: UnitOfWork, config: Config, user: PersonRef) -> bool:

@@ -43,8 +43,8 @@ from codebutler_worker.conversation.display import Display, Publisher
 from codebutler_worker.conversation.end import Ending, conclude, record_end
 from codebutler_worker.conversation.history import Missed, record_of
 from codebutler_worker.conversation.limits import Hold, after_refusal
-from codebutler_worker.conversation.prepare import BegunTurn, prompt_of, system_prompt
-from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir, warn_of_lacks
+from codebutler_worker.conversation.prepare import BegunTurn, prompt_of, system_prompt, warn_of_lacks
+from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir
 from codebutler_worker.memory.keeping import TurnNotes
 from codebutler_worker.memory.learning import memory_block, read_memory
 from codebutler_worker.present.answer import NOTHING_LEFT
@@ -93,7 +93,7 @@ class RunningTurn:
         self._publisher: Publisher | None = None  # before its agent sends anything but text
         self._asking: Asking | None = None  # before its agent asks people anything
         self._display = Display(runtime, self._place, begun)
-        self._snapshots = Snapshots(runtime, begun.turn)
+        self._snapshots = Snapshots(runtime, begun.turn, Path(runtime.settings.path))
         self._watch = BudgetWatch(runtime, begun.turn)
         traces = runtime.traces
         self._trace = traces.begin(begun.messages, begun.turn.agent) if traces.open else None

@@ -1,10 +1,6 @@
 """A conversation's worktree after its run: removed if unchanged, else announced in its thread. A merge that
 conflicts becomes a turn, and worktrees that were merged long ago are removed.
 
-Warn before a turn that needs what its agent cannot do here, as far as `codebutler doctor --live` has found out.
-
-Once in a conversation for each thing, and only while the agent's version is the one that was tried.
-
 A turn's attachments, before it starts: files stored where the agent finds them, voice messages
 transcribed.
 
@@ -14,26 +10,21 @@ The thread gets a notice about each that is unavailable, and the turn continues 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
-from uuid import NAMESPACE_URL, uuid5
 
-from codebutler.config.choices import section_of
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import File
 from codebutler.domain.refs import MessageRef
-from codebutler.protocol.capabilities import AgentResult, Capability, Cell, cells_of, last_result, row_of
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler.text.markup import message_link, plain
 from codebutler_worker.changes.undo import changed_by, follow_up, give_task, is_racing
-from codebutler_worker.conversation.prepare import BegunTurn
 from codebutler_worker.internet.remote import RemoteError
 from codebutler_worker.media.files import (
     FILES,
@@ -49,7 +40,7 @@ from codebutler_worker.present.answer import heard, left_out, not_transcribed, w
 from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import UNFINISHED, WORDLESS, agent_name, talks, using, words_of
+from codebutler_worker.runtime.turns import UNFINISHED, talks, using, words_of
 from codebutler_worker.store.rows import AttachmentRow, DeferredRow, TurnRow, TurnState, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 from codebutler_worker.tree.merging import Merged, shared_paths
@@ -176,76 +167,6 @@ async def remove_merged(runtime: Runtime, now: datetime) -> None:
                 runtime.log("INF", f"removed the merged worktree {name_of(conversation)}; kept as {ref}")
         except CodeButlerError as error:
             runtime.log("WRN", f"kept the worktree {name_of(conversation)}: {error}")
-
-
-WORDS: Mapping[Capability, str] = MappingProxyType(
-    {
-        "image": "{agent} may not see your picture: describe what matters in it.",
-        "plan": "{agent} may change files although it is in plan mode.",
-        "resume": "{agent} may not know what was said before in this thread: repeat what matters.",
-        "resume-after-kill": "{agent} may not know what was said before it was interrupted: repeat what matters.",
-        "deny": "{agent} may run commands without asking.",
-    }
-)
-"""What a turn may need that is worth a warning."""
-FOUND = "⚠️ {words} (`codebutler doctor --live`: {text})"
-
-
-def lacking(row: AgentResult | None, needed: set[Capability]) -> list[Cell]:
-    """The needed capabilities that the agent was seen to lack. Pure."""
-    cells = cells_of(row) if row is not None else {}
-    known = (cells[name] for name in WORDS if name in needed and name in cells)
-    return [cell for cell in known if cell.state in ("no", "not supported")]
-
-
-async def warn_of_lacks(
-    runtime: Runtime, begun: BegunTurn, files: Sequence[AttachmentRow], session_id: str | None
-) -> None:
-    """Post what the agent lacks of what this turn needs besides answering, unless this conversation was told before.
-    Raises StoreError."""
-    turn = begun.turn
-    if begun.program is not None or turn.agent in WORDLESS:
-        return
-    needed: set[Capability] = set()
-    if any(file.state == "stored" and file.mimetype.startswith("image/") for file in files):
-        needed.add("image")
-    section = section_of(runtime.settings.config, turn.agent)
-    mode = begun.choice.mode or (section.permission_mode if section is not None else "")
-    if mode in ("plan", "ask"):
-        needed.add("plan" if mode == "plan" else "deny")
-    if session_id:
-        needed.add("resume-after-kill" if turn.reason == "interrupted" else "resume")
-    if not needed:
-        return
-    result = await asyncio.to_thread(last_result, runtime.home)
-    row = row_of(result, runtime.settings.name, turn.agent)
-    missing = lacking(row, needed)
-    if row is None or not missing or await runtime.commit(lambda uow: not _untold(uow, begun, missing)):
-        return
-    # Asking programs for their versions takes a moment, so it comes last.
-    versions = {
-        agent_name(runtime.settings.config, found.prefix): found.version
-        for found in await runtime.agents.survey()
-    }
-    if versions.get(turn.agent) == row.version:
-        await runtime.commit(partial(_tell, begun=begun, missing=missing))
-
-
-def _untold(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in missing if uow.outbox.get(_op_id(begun, cell)) is None]
-
-
-def _tell(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> None:
-    for cell in _untold(uow, begun, missing):
-        words = WORDS[cell.capability].format(agent=begun.turn.agent)
-        told = FOUND.format(words=words, text=cell.text)
-        uow.post(place_of(begun.turn), told, op_id=_op_id(begun, cell), value="notice")
-
-
-def _op_id(begun: BegunTurn, cell: Cell) -> str:
-    """The same ID throughout the conversation, so that the outbox knows what was posted."""
-    turn = begun.turn
-    return uuid5(NAMESPACE_URL, f"lacking {turn.conversation} {turn.agent} {cell.capability}").hex
 
 
 ALL_S = 600.0

@@ -37,7 +37,7 @@ from codebutler_worker.conversation.approvals import is_polled
 from codebutler_worker.conversation.clicks import click, edited_late
 from codebutler_worker.conversation.deciding import decide_typed
 from codebutler_worker.conversation.marks import QUEUED, end_message, set_mark
-from codebutler_worker.conversation.messages import Incoming, enqueue, park, take_in, type_in
+from codebutler_worker.conversation.messages import Incoming, enqueue, park, type_in
 from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import waiting_turn, withdraw_message, withdraw_turn
 from codebutler_worker.present.lines import one_line
@@ -115,7 +115,7 @@ class EventInbox:
                 within = event.thread is not None
                 answered = decide_typed(uow, config, event, request) if within else None
                 answered = answered or (type_in(uow, config, said) if within else None)
-                take = park if event.stale else take_in
+                take = park if event.stale else enqueue
                 todo = answered or take(uow, config, said)
             case Command() if event.stale:
                 uow.post(ThreadPlace(f"{event.channel}:{event.root}", event.root), LATE_COMMAND)
@@ -150,7 +150,7 @@ class EventInbox:
         if (typed := type_in(uow, config, said)) is not None:
             return typed.logged("MSG", note)
         if polled and not event.stale:
-            return take_in(uow, config, said).logged("MSG", note)
+            return enqueue(uow, config, said).logged("MSG", note)
         return Todo()
 
     def _is_session(self, prefix: str | None) -> bool:
@@ -172,7 +172,7 @@ class EventInbox:
             prefix=request.prefix,
             conversation=f"{event.channel}:slash-{event.invocation}",
         )
-        return take_in(uow, self.settings.config, said).logged("MSG", note)
+        return enqueue(uow, self.settings.config, said).logged("MSG", note)
 
     def _said(self, uow: UnitOfWork, command: Command, event: MessagePosted | MessageEdited) -> Todo:
         """A command in a message, answered in its thread."""
@@ -246,7 +246,7 @@ class EventInbox:
                 text=request.text,
                 prefix=request.prefix,
             )
-            return enqueue(uow, self.settings.config, said).logged("MSG", note)
+            return enqueue(uow, self.settings.config, said, counts=False).logged("MSG", note)
         withdraw_message(uow, message)
         set_mark(uow, place_of(turn), message, QUEUED, remove=True)
         if isinstance(request, Command):
