@@ -9,7 +9,7 @@ from codebutler.domain.model import TurnNote
 from codebutler.protocol.conversations import AskFound, AskThread, FoundTold, ThreadTold
 from codebutler.protocol.messages import Overview
 from codebutler_worker.agents.backend import Approval, Started
-from codebutler_worker.conversation.transcript import UNKNOWN
+from codebutler_worker.conversation.history import UNKNOWN
 from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 

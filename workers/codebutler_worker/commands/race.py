@@ -37,9 +37,9 @@ from codebutler_worker.changes.undo import (
 )
 from codebutler_worker.commands.picking import clear, merge_picked
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.conversation.marks import END_MARKS, WORKING, set_mark
 from codebutler_worker.conversation.messages import Incoming, attachments_of, is_crowded
 from codebutler_worker.conversation.parked import able
+from codebutler_worker.conversation.queue import END_MARKS, WORKING, set_mark
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.runtime.deferred import CommandReply

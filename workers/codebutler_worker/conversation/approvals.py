@@ -27,8 +27,8 @@ from codebutler.config.schema import ApprovalsSection, Config, RepoSettings
 from codebutler.domain.model import OPERATOR, ButtonClicked, MessagePosted, Upload
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler_worker.agents.backend import Approval, Question
-from codebutler_worker.conversation.marks import show_waiting
 from codebutler_worker.conversation.messages import Incoming, enqueue
+from codebutler_worker.conversation.queue import show_waiting
 from codebutler_worker.present.calls import (
     POLL_TOOL,
     QUESTION_TOOL,

@@ -23,9 +23,8 @@ from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, p
 from codebutler_worker.agents.backend import AgentEvent, Finished, Output, ToolResult, ToolUse
 from codebutler_worker.changes.card import push_offer
 from codebutler_worker.conversation.approvals import open_poll
-from codebutler_worker.conversation.marks import WORKING, show
 from codebutler_worker.conversation.prepare import BegunTurn
-from codebutler_worker.conversation.queue import MARK_AFTER_S
+from codebutler_worker.conversation.queue import MARK_AFTER_S, WORKING, show
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.media.files import load_file
 from codebutler_worker.present import progress

@@ -13,9 +13,8 @@ from codebutler_worker.changes.undo import is_racing
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all
 from codebutler_worker.conversation.history import plan_kept
 from codebutler_worker.conversation.limits import Hold, hand_over, mark_hold, post_hold
-from codebutler_worker.conversation.marks import end_turn
 from codebutler_worker.conversation.parked import ASKED, LIMITS
-from codebutler_worker.conversation.queue import BUDGET, STALE
+from codebutler_worker.conversation.queue import BUDGET, STALE, end_turn
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, one_line, span

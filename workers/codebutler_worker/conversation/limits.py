@@ -19,8 +19,8 @@ from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.approvals import requesters_of
-from codebutler_worker.conversation.marks import QUEUED, WORKING, set_mark, show, show_waiting
 from codebutler_worker.conversation.parked import ASKED, LIMIT, carry_on, others, resume_at, surveyed
+from codebutler_worker.conversation.queue import QUEUED, WORKING, set_mark, show, show_waiting
 from codebutler_worker.present.notices import answers_instead, asking, cannot_take_over, parked, taken_over
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import agent_name, move, prefixes_of, talks, using

@@ -39,10 +39,10 @@ from codebutler.protocol.pipe import MessagePipe
 from codebutler_worker.changes.pending import run_changes
 from codebutler_worker.commands.find import found
 from codebutler_worker.commands.table import answer_of
+from codebutler_worker.conversation.history import transcript
 from codebutler_worker.conversation.parked import RESTARTED, leave_for_restart, recover
 from codebutler_worker.conversation.reports import ActivityReports, Reminders
 from codebutler_worker.conversation.scheduler import TurnScheduler
-from codebutler_worker.conversation.transcript import transcript
 from codebutler_worker.forge.following import PullFollower
 from codebutler_worker.memory.review import Reviews, model_of
 from codebutler_worker.present.lines import count
