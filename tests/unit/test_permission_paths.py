@@ -39,7 +39,7 @@ ASKED = {
     "workers/codebutler_worker/conversation/deciding.py": {"decide"},
     "workers/codebutler_worker/conversation/approvals.py": {"answer"},
     "workers/codebutler_worker/conversation/clicks.py": {"ask", "continue", "undo", "merge"},
-    "workers/codebutler_worker/conversation/limits.py": {"ask"},
+    "workers/codebutler_worker/conversation/end.py": {"ask"},
     "workers/codebutler_worker/conversation/workdir.py": {"ask"},
     "workers/codebutler_worker/conversation/messages.py": {"ask", "type"},
     "workers/codebutler_worker/runtime/turns.py": {"loosen"},

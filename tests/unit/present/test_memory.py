@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codebutler.config.memory import FactChange
-from codebutler_worker.present.memory import Remembered, card, decided_card, listed, logged, made_text
+from codebutler_worker.present.cards import Remembered, card, decided_card, listed, logged, made_text
 from tests.shown import blocks_of, text_of
 
 ADDED = FactChange(new="Login uses bcrypt")

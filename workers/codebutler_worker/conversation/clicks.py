@@ -21,7 +21,7 @@ from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.text.markup import plain
 from codebutler_worker.changes.undo import undo
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
-from codebutler_worker.conversation.limits import wait_for_reset
+from codebutler_worker.conversation.end import wait_for_reset
 from codebutler_worker.conversation.messages import BUSY, Incoming, enqueue, is_crowded
 from codebutler_worker.conversation.parked import (
     CONTINUED_REASON,

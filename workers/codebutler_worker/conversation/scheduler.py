@@ -14,7 +14,7 @@ from codebutler.platform.tasks import Tasks, cancel, wait_for
 from codebutler_worker.agents.backend import GONE
 from codebutler_worker.changes.pending import due_checks
 from codebutler_worker.changes.undo import due_races
-from codebutler_worker.conversation.limits import answered_by
+from codebutler_worker.conversation.end import answered_by
 from codebutler_worker.conversation.messages import settle_typed
 from codebutler_worker.conversation.parked import ASKED, resume_due
 from codebutler_worker.conversation.prepare import BegunTurn, begin

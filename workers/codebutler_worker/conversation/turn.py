@@ -40,9 +40,8 @@ from codebutler_worker.agents.survey import instructions
 from codebutler_worker.changes.evidence import Snapshots, show_changes, trail
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.display import Display, Publisher
-from codebutler_worker.conversation.end import Ending, conclude, record_end
+from codebutler_worker.conversation.end import Ending, Hold, after_refusal, conclude, record_end
 from codebutler_worker.conversation.history import Missed, record_of
-from codebutler_worker.conversation.limits import Hold, after_refusal
 from codebutler_worker.conversation.prepare import BegunTurn, prompt_of, system_prompt, warn_of_lacks
 from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir
 from codebutler_worker.memory.keeping import TurnNotes

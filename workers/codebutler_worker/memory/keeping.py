@@ -22,8 +22,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import ButtonClicked
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
-from codebutler_worker.present.lines import one_line, person
-from codebutler_worker.present.memory import (
+from codebutler_worker.present.cards import (
     DROP_MEMORY_ACTION,
     KEEP_ACTION,
     card,
@@ -31,6 +30,7 @@ from codebutler_worker.present.memory import (
     logged,
     made_text,
 )
+from codebutler_worker.present.lines import one_line, person
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo, using

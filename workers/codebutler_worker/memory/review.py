@@ -28,7 +28,7 @@ from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageR
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.agents.native.model import ModelRequest, SystemMessage, UserMessage
 from codebutler_worker.memory.keeping import encoded, learn
-from codebutler_worker.present.memory import logged
+from codebutler_worker.present.cards import logged
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED
 from codebutler_worker.store.rows import DeferredRow, MemoryChangeRow, MemoryReviewRow

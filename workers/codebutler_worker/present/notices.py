@@ -265,8 +265,6 @@ def _visible(path: str) -> str:
 
 # What we say about an agent whose usage limit is hit: a question, who takes over, who answers meanwhile.
 
-WAITING_NOW = "⏳ Waiting for the reset."
-
 
 def moment(at: datetime) -> str:
     """A point in time for people."""
