@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.figures import Figure, limit
 from bench.past import live_through
 from bench.scene import BenchError, Pace, Scene, all_ready, scene, whole_text
-from codebutler.workspace.records import Message
+from codebutler.workspace.state import Message
 
 MESSAGES = 2_000
 AT_MOST_S = 30.0

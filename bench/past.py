@@ -20,7 +20,7 @@ from bench.scene import Scene
 from codebutler.domain.clock import SystemClock
 from codebutler.observe.audit import AuditLog
 from codebutler.observe.chain import AuditAct
-from codebutler.workspace.records import Channel, Message
+from codebutler.workspace.state import Channel, Message
 
 # History is compared for a week: all of the past is younger.
 SPAN_S = 6.5 * 86400

@@ -75,11 +75,13 @@ COMMANDS: tuple[Row, ...] = (
     Row("audit", "Show what was executed or refused; verify the audit log.", "codebutler.cli.logs:audit"),
     Row("ledger", "Show what runs cost, and who asked for them.", "codebutler.cli.ledger:ledger"),
     Row("jobs", "List scheduled jobs; run, pause or resume one.", "codebutler.cli.logs:jobs"),
-    Row("memory", "Show what agents remember; forget some of it.", "codebutler.cli.memory:app"),
-    Row("skills", "List skills; create, enable or disable one.", "codebutler.cli.skills:app"),
-    Row("migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.migrate:run"),
-    Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.migrate:upgrade"),
-    Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.migrate:restart"),
+    Row("memory", "Show what agents remember; forget some of it.", "codebutler.cli.knowledge:memory_app"),
+    Row("skills", "List skills; create, enable or disable one.", "codebutler.cli.knowledge:skills_app"),
+    Row(
+        "migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.maintain:migrate"
+    ),
+    Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.maintain:upgrade"),
+    Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.maintain:restart"),
     Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.doctor:app"),
     Row(
         "cluster",
@@ -87,8 +89,8 @@ COMMANDS: tuple[Row, ...] = (
         "codebutler.cli.cluster:app",
     ),
     Row("doctor", "Check the installation and suggest fixes.", "codebutler.cli.doctor:run"),
-    Row("install", "Run the supervisor as a user service.", "codebutler.cli.install:run"),
-    Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.install:remove"),
+    Row("install", "Run the supervisor as a user service.", "codebutler.cli.maintain:install"),
+    Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.maintain:uninstall"),
     Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
     Row("manifest", "Print what to create in a chat before `setup`.", "codebutler.cli.setup:manifest"),
 )

@@ -19,9 +19,8 @@ from codebutler.platform.http import admits
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.methods.files import MAX_FILE_BYTES
 from codebutler.workspace.params import Params, RateLimits, decode
-from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.responses import Call, House
-from codebutler.workspace.state import BOT_SCOPES
+from codebutler.workspace.state import BOT_SCOPES, Json, MethodError, User
 
 
 class Disconnect(msgspec.Struct, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.state import Json, MethodError
 
 # Element type -> the field of its answer.
 FIELDS = {

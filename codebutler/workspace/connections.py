@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
-from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.state import Json, MethodError
 
 RING_EVENTS = 2000
 KEEP_ALIVE_S = 15.0

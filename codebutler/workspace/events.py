@@ -5,9 +5,8 @@ from __future__ import annotations
 from codebutler.workspace import render
 from codebutler.workspace.connections import Stream
 from codebutler.workspace.manifest import Subscriptions
-from codebutler.workspace.records import Channel, Json, Message, User
 from codebutler.workspace.socket import Hub
-from codebutler.workspace.state import Workspace
+from codebutler.workspace.state import Channel, Json, Message, User, Workspace
 from codebutler.workspace.views import View, Views
 
 

@@ -7,9 +7,8 @@ import contextlib
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.blocks import FIELDS, answered, problems, state
-from codebutler.workspace.records import Channel, Json, MethodError, User
 from codebutler.workspace.responses import House, Responses
-from codebutler.workspace.state import Workspace
+from codebutler.workspace.state import Channel, Json, MethodError, User, Workspace
 from codebutler.workspace.views import View
 
 

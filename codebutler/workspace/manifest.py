@@ -9,7 +9,7 @@ import msgspec.yaml
 from msgspec import Struct, field
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.workspace.records import Json
+from codebutler.workspace.state import Json
 
 
 class AppCommand(Struct, frozen=True, kw_only=True):

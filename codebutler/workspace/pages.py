@@ -23,8 +23,8 @@ from codebutler.workspace.connections import Stream
 from codebutler.workspace.interact import Dialogs, Interactions
 from codebutler.workspace.manifest import Offers
 from codebutler.workspace.params import decoded
-from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.responses import House
+from codebutler.workspace.state import Json, MethodError, User
 
 _WEB = re.compile(r"https?://|mailto:", re.IGNORECASE)
 NAME = re.compile(r"[\w][\w .'-]{0,39}")

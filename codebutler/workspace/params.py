@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from codebutler.domain.clock import Clock
-from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.state import Json, MethodError
 
 T = TypeVar("T")
 

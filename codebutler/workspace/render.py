@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.workspace.records import Channel, Json, Message, StoredFile, User
-from codebutler.workspace.state import Workspace
+from codebutler.workspace.state import Channel, Json, Message, StoredFile, User, Workspace
 from codebutler.workspace.views import View, Views
 
 

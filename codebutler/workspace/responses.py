@@ -17,9 +17,8 @@ from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.params import Params
-from codebutler.workspace.records import Channel, Json, Message, MethodError, StoredFile, User
 from codebutler.workspace.socket import Hub
-from codebutler.workspace.state import Workspace
+from codebutler.workspace.state import Channel, Json, Message, MethodError, StoredFile, User, Workspace
 from codebutler.workspace.views import Views, Whispers
 
 MOST_SENT = 1000

@@ -30,10 +30,9 @@ from codebutler.workspace.manifest import AppCommand, Offers, Subscriptions
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.pages import Newcomers, Pages
 from codebutler.workspace.params import Params, RateLimits
-from codebutler.workspace.records import Json, MethodError, User
 from codebutler.workspace.responses import Call, House
 from codebutler.workspace.socket import Hub, Timing
-from codebutler.workspace.state import Tokens, Workspace
+from codebutler.workspace.state import Json, MethodError, Tokens, User, Workspace
 from codebutler.workspace.views import Whispers
 
 T = TypeVar("T")

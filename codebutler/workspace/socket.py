@@ -16,7 +16,7 @@ from msgspec import Struct
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import settled_within
 from codebutler.workspace.connections import Connections, Reason, Signal
-from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.state import Json, MethodError
 
 
 class Timing(Struct, frozen=True, kw_only=True):

@@ -18,8 +18,7 @@ from codebutler.platform.tasks import BoundedDict
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace.blocks import state
 from codebutler.workspace.connections import Stream
-from codebutler.workspace.records import Channel, Json, MethodError
-from codebutler.workspace.state import Workspace
+from codebutler.workspace.state import Channel, Json, MethodError, Workspace
 
 TRIGGER_LIFE_S = 3.0
 TRIGGER_MEMORY_S = 60.0

@@ -23,9 +23,9 @@ from typing import Any
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add
 from codebutler.platform import signals
-from codebutler.workspace.records import Message, MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
+from codebutler.workspace.state import Message, MethodError
 from tests.e2e.house import FINAL, House, environment
 from tests.ledger import Shown, check, rows, unsettled
 

@@ -20,8 +20,8 @@ from codebutler.config.paths import Home, RepoPaths
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.protocol.control import StatusReply, StatusRequest, ask
-from codebutler.workspace.records import MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
+from codebutler.workspace.state import MethodError
 from tests import warm
 from tests.commands import output_of
 from tests.ordinary import give_logins_away, give_repository_away

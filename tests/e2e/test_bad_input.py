@@ -35,7 +35,7 @@ import msgspec
 
 from codebutler.observe.chain import verify
 from codebutler.workspace.api import Fault
-from codebutler.workspace.records import Message
+from codebutler.workspace.state import Message
 from codebutler_worker.store import tables
 from tests.e2e.house import DEADLINE_S, House, command, house, whole_text
 from tests.ordinary import give_away

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from codebutler.domain.commands import WORDS
-from codebutler.workspace.records import User
+from codebutler.workspace.state import User
 from codebutler.workspace.views import Whisper
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_busy import STOPPED_S, bash, claude, eventually, model_env, processes

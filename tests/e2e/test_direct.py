@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 
 from codebutler.domain.message import REPO_ACTION
-from codebutler.workspace.records import Message
+from codebutler.workspace.state import Message
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_matrix import QUICK
 from tests.modelserver.chat import events

@@ -20,7 +20,7 @@ import pytest
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry
 from codebutler.platform.signals import VARIABLE
-from codebutler.workspace.records import Channel
+from codebutler.workspace.state import Channel
 from tests.commands import output_of
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_matrix import QUICK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from codebutler.workspace.records import Message
+from codebutler.workspace.state import Message
 from tests.history import FINAL, Violation
 
 LABEL = "Every minute"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from random import Random
 
-from codebutler.workspace.records import Message, MethodError
+from codebutler.workspace.state import Message, MethodError
 from tests.history import FINAL, Said, is_spoken
 from tests.soak.asks import Ask, ask, is_allowed
 from tests.soak.stage import Repo, Stage

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from codebutler.config.paths import Home, RepoPaths
-from codebutler.workspace.records import Message
+from codebutler.workspace.state import Message
 from tests.history import Record, Violation, check, overtaken
 from tests.soak.chaos import Chaos, Tried
 from tests.soak.gauges import Life, belonging_to, command_of, watch

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry
-from codebutler.workspace.records import Message
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
+from codebutler.workspace.state import Message
 from tests.e2e.house import House
 from tests.ordinary import give_away, give_repository_away, open_the_way
 from tests.soak import jobs

@@ -7,8 +7,8 @@ import uuid
 
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
-from codebutler.workspace.records import Channel, Json, Message, MethodError
 from codebutler.workspace.responses import Call, Status
+from codebutler.workspace.state import Channel, Json, Message, MethodError
 
 MAX_TEXT_CHARS = 40_000
 MAX_UPDATE_CHARS = 4_000

@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right
 
 from codebutler.workspace import render
 from codebutler.workspace.params import make_cursor, open_cursor, page
-from codebutler.workspace.records import Channel, Json, Message, MethodError, User, normal_ts
 from codebutler.workspace.responses import Call
+from codebutler.workspace.state import Channel, Json, Message, MethodError, User, normal_ts
 
 MAX_INVITED = 100
 # The ``types`` of the lists, by the ``channel_type`` of events.

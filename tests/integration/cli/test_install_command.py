@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.install import check_free, service_for, settled
+from codebutler.cli.maintain import check_free, service_for, settled
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
 from codebutler.platform.service import Launchd, ProgramResult, Report

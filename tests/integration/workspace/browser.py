@@ -12,9 +12,9 @@ from playwright.async_api import Browser, Locator, Page, ViewportSize, expect
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
 from codebutler.workspace.manifest import AppCommand, Offers, Shortcut
-from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
+from codebutler.workspace.state import Json
 from tests.browser import PATIENCE_MS, chromium
 from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import Deployer

@@ -8,7 +8,7 @@ from typing import Any
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.workspace.records import Json
+from codebutler.workspace.state import Json
 
 TARGETS = [
     {"text": {"type": "plain_text", "text": name}, "value": name.lower()}

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.async_api import Page, Request, expect
 
-from codebutler.workspace.records import Json
+from codebutler.workspace.state import Json
 from tests.integration.workspace.browser import Stage, enter, stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

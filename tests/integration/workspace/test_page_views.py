@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
-from codebutler.workspace.records import Json
+from codebutler.workspace.state import Json
 from tests.browser import clean
 from tests.integration.workspace.browser import Stage, enter, stage
 from tests.integration.workspace.deployer import TARGETS, button

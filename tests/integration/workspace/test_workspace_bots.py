@@ -11,8 +11,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from websockets.asyncio.client import ClientConnection, connect
 
 from codebutler.workspace.manifest import Subscriptions, subscriptions_of
-from codebutler.workspace.records import Json
 from codebutler.workspace.server import Options, WorkspaceServer
+from codebutler.workspace.state import Json
 from tests.clock import ManualClock
 from tests.integration.workspace.conftest import client_for, refused
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from codebutler.workspace.records import MethodError
 from codebutler.workspace.server import WorkspaceServer
+from codebutler.workspace.state import MethodError
 
 
 class App:

@@ -10,8 +10,8 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.server import Options, WorkspaceServer
+from codebutler.workspace.state import Json, MethodError
 from tests.clock import ManualClock
 from tests.integration.workspace.conftest import client_for
 from tests.integration.workspace.deployer import TARGETS, Deployer, button, deploy_form, page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.workspace import blocks as block_kit
-from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.state import Json, MethodError
 
 
 def plain(text: str) -> Json:

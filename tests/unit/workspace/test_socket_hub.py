@@ -13,8 +13,8 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from codebutler.workspace.connections import MAX_CONNECTIONS, Signal
-from codebutler.workspace.records import Json, MethodError
 from codebutler.workspace.socket import Hub, Timing
+from codebutler.workspace.state import Json, MethodError
 from tests.clock import ManualClock, settle
 
 EVENT: Json = {"event_id": "Ev1"}

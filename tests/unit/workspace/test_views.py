@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codebutler.workspace.blocks import REQUIRED, answered, problems, state
-from codebutler.workspace.records import Json, MethodError
+from codebutler.workspace.state import Json, MethodError
 from codebutler.workspace.views import MAX_VIEW_BLOCKS, TRIGGER_MEMORY_S, Views
 from tests.clock import ManualClock
 

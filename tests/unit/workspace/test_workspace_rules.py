@@ -11,7 +11,7 @@ import pytest
 from codebutler.workspace.api import Fault, Faults
 from codebutler.workspace.blocks import accepted, find_action
 from codebutler.workspace.params import Params, RateLimits, decode, make_cursor, open_cursor, page
-from codebutler.workspace.records import MethodError
+from codebutler.workspace.state import MethodError
 from tests.clock import ManualClock
 
 FORM = "application/x-www-form-urlencoded"

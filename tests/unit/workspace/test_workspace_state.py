@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.workspace import render
-from codebutler.workspace.records import Channel, Message, MethodError, discard, normal_ts
-from codebutler.workspace.state import Tokens, Workspace
+from codebutler.workspace.state import Channel, Message, MethodError, Tokens, Workspace, discard, normal_ts
 from tests.clock import ManualClock
 
 TOKENS = Tokens(bot="xoxb-1", app="xapp-1", user="xoxp-1")

@@ -1,10 +1,14 @@
-"""`codebutler skills`: list, create, enable and disable skills."""
+"""`codebutler memory`: show and forget what is remembered about a repository. `codebutler skills`: list, create, enable
+and disable skills."""
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +21,9 @@ from codebutler.cli.context import (
     reload_supervisor,
     repository,
 )
-from codebutler.cli.output import notice, print_json, print_table, printable_lines, say, warn
+from codebutler.cli.output import age, notice, print_json, print_table, printable_lines, say, warn
+from codebutler.config.chats import message_url
+from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of
 from codebutler.config.merge import put
 from codebutler.config.paths import RepoPaths
 from codebutler.config.registering import prepare
@@ -34,9 +40,108 @@ from codebutler.config.skills import (
     template,
 )
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.refs import NO_CHANNEL, NOWHERE, ConversationRef, MessageRef
 from codebutler.platform.files import PrivateDir
 
-app = App("List skills; create, enable or disable one.")
+memory_app = App("Show what agents remember about a repository, and forget some of it.")
+MEMORY_OF = typer.Argument(
+    help="A repository's name; optional if there is only one.", autocompletion=known_repositories
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEntry:
+    """A fact, and its origin; ``at`` is ISO 8601. ``name``: an agent's key for it."""
+
+    text: str
+    name: str = ""
+    channel: ConversationRef = NO_CHANNEL
+    thread: MessageRef = NOWHERE
+    at: str = ""
+
+    @property
+    def link(self) -> str:
+        """The thread it comes from, "" if none."""
+        return message_url(self.channel, self.thread) if self.thread else ""
+
+    def age(self, now: datetime) -> str:
+        """Its age, "" if a person wrote it into the file."""
+        return age((now - datetime.fromisoformat(self.at)).total_seconds()) if self.at else ""
+
+
+@memory_app.command()
+def show(
+    repo: Annotated[str, MEMORY_OF] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the facts that every new session gets, with numbers, ages and threads, like `!memory`."""
+    file = MemoryFile(Path(repository(repo).path))
+    entries, now = _entries(file), datetime.now(UTC)
+    if as_json:
+        print_json([_told_fact(number, entry) for number, entry in enumerate(entries, 1)])
+    elif not entries:
+        say(f"Nothing is remembered yet: add facts to {file.path}, one per line, each after a dash.")
+    else:
+        rows = [
+            (str(number), entry.age(now), entry.text, entry.link) for number, entry in enumerate(entries, 1)
+        ]
+        print_table(("N", "AGE", "FACT", "THREAD"), rows)
+
+
+@memory_app.command()
+def forget(
+    number: Annotated[int, typer.Argument(help="The fact's number in `codebutler memory show`.", min=1)],
+    repo: Annotated[str, MEMORY_OF] = "",
+) -> None:
+    """Forget one fact."""
+    file = MemoryFile(Path(repository(repo).path))
+    facts = facts_of(file.read())
+    if len(facts) < number <= len(_entries(file)):
+        raise CodeButlerError(
+            f"fact {number} is in the worker's store, which this command does not change: "
+            f"send `!memory forget {number}` in the repository's channel"
+        )
+    if number > len(facts):
+        raise CodeButlerError(f"there is no fact {number}: `codebutler memory show` lists them")
+    # By its words: the numbers may have changed since.
+    applied = file.change(partial(apply, (FactChange(facts[number - 1]),)))
+    if not applied.made:
+        raise CodeButlerError("the memory has just changed: run `codebutler memory show` again")
+    say(f"Forgotten: {facts[number - 1]}")
+
+
+def _entries(file: MemoryFile) -> list[MemoryEntry]:
+    """The facts of the file, then those that agents keep by name: in the order of `!memory`."""
+    facts = facts_of(file.read())
+    try:
+        # By name: the parent's packages do not import the worker's.
+        recalled = importlib.import_module("codebutler_worker.memory.learning").recall(file.repo)
+    except CodeButlerError as error:
+        notice(f"cannot tell where facts come from: {error}")
+        return [MemoryEntry(fact) for fact in facts]
+    return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
+        MemoryEntry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread, row.updated_at)
+        for row in recalled.facts
+    ]
+
+
+def _of_line(fact: str, row: Any) -> MemoryEntry:
+    return (
+        MemoryEntry(fact) if row is None else MemoryEntry(fact, "", row.channel_id, row.thread, row.added_at)
+    )
+
+
+def _told_fact(number: int, entry: MemoryEntry) -> dict[str, object]:
+    return {
+        "number": number,
+        "fact": entry.text,
+        "name": entry.name or None,
+        "at": entry.at or None,
+        "link": entry.link or None,
+    }
+
+
+skills_app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(
     help="For this repository; defaults to the whole installation.",
     autocompletion=known_repositories,
@@ -44,7 +149,7 @@ REPO = typer.Option(
 SKILL = typer.Argument(help="The skill's name.")
 
 
-@app.command("list")
+@skills_app.command("list")
 def list_(
     repo: Annotated[str, REPO] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -65,7 +170,7 @@ def list_(
         warn(f"not used until you run `codebutler trust {repo}`: {', '.join(found.untrusted)}")
 
 
-@app.command()
+@skills_app.command()
 def info(
     name: Annotated[str, SKILL],
     repo: Annotated[str, REPO] = "",
@@ -95,7 +200,7 @@ def info(
                 say(line)
 
 
-@app.command()
+@skills_app.command()
 def disable(name: Annotated[str, SKILL]) -> None:
     """Disable a skill for all repositories."""
     _check_name(name)
@@ -104,7 +209,7 @@ def disable(name: Annotated[str, SKILL]) -> None:
     say(f"Disabled {name}.")
 
 
-@app.command()
+@skills_app.command()
 def enable(name: Annotated[str, SKILL]) -> None:
     """Enable a skill again."""
     if name not in in_force().config.skills.disabled:
@@ -113,7 +218,7 @@ def enable(name: Annotated[str, SKILL]) -> None:
     say(f"Enabled {name}.")
 
 
-@app.command()
+@skills_app.command()
 def create(
     name: Annotated[str, SKILL],
     description: Annotated[str, typer.Option(help="What it does, and when to use it, in a sentence.")] = "",

@@ -1,0 +1,299 @@
+"""``codebutler install`` and ``uninstall``: a user service. ``codebutler migrate``: migrate files of the WhatsApp era,
+and stores of older versions. ``codebutler upgrade``: what an upgrade would change here, and the command that does it.
+``codebutler restart``: the supervisor restarts in place, and unfinished work resumes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file, report
+from codebutler.cli.context import asked, environment, home, known_repositories, reload_supervisor, talk
+from codebutler.cli.doctor import report as doctors_report
+from codebutler.cli.output import notice, print_json, say, warn
+from codebutler.config.git_repo import repo_root
+from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
+from codebutler.config.registering import prepare, vouched
+from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
+from codebutler.config.trust import digest
+from codebutler.domain.errors import CodeButlerError, ConfigError
+from codebutler.protocol.control import RestartRequest, StatusReply, StatusRequest
+
+if TYPE_CHECKING:
+    from codebutler.config.paths import Home
+    from codebutler.platform.service import Manager, Report, ServiceSpec
+
+
+def migrate(
+    repo: Annotated[
+        str | None,
+        typer.Argument(
+            help="A repository's name or path; defaults to this directory.", autocompletion=known_repositories
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="The home and every registered repository.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Migrate WhatsApp-era config and older stores; each is backed up first."""
+    if repo is not None and every:
+        raise typer.BadParameter("a repository and --all cannot be used together")
+    where = home()
+    registry = Registry(where)
+    entries = registry.load()
+    steps = migrate_home(where, check=check)
+    for entry in entries if every else [chosen(entries, repo)]:
+        steps += migrate_repo(registry, entry, check=check)
+    if steps and not check:
+        reload_supervisor()
+    if as_json:
+        print_json({"check": check, "steps": steps})
+        return
+    for step in steps:
+        report(step, say)
+    if not steps:
+        say("Everything is up to date.")
+
+
+def chosen(entries: RepoEntries, repo: str | None) -> RepoEntry:
+    """The registered repository of that name or path, or an unregistered one.
+
+    Raises CodeButlerError if it is neither a name nor the path of a git repository.
+    """
+    for entry in entries:
+        if repo == entry.name:
+            return entry
+    root = repo_root(Path(repo or ".").expanduser())
+    return next((e for e in entries if e.path == str(root)), RepoEntry(name="", path=str(root)))
+
+
+def migrate_home(where: Home, *, check: bool) -> list[Step]:
+    """The home's own config file; nothing if there is no home yet."""
+    if not where.root.is_dir():
+        return []
+    with where.open() as directory:
+        step = migrate_config_file(directory, check=check)
+    return [step] if step else []
+
+
+def migrate_repo(registry: Registry, entry: RepoEntry, *, check: bool) -> list[Step]:
+    """A repository's config and store. A registered one's rewritten config is trusted if the old one was."""
+    paths = RepoPaths(Path(entry.path))
+    if not paths.repo.is_dir():
+        raise CodeButlerError(f"{entry.name}: {paths.repo} no longer exists")
+    if not paths.root.exists():
+        return []
+    with prepare(paths) if not check else paths.open() as directory:
+        was_trusted = digest(directory.read(CONFIG_NAME) or b"") == entry.digest
+        config = migrate_config_file(directory, check=check)
+        store = migrate_store_file(paths.store, check=check)
+    if config and was_trusted and not check:
+        registry.update(partial(replace, entry=vouched(entry)[0]))
+    return [step for step in (config, store) if step]
+
+
+STEPS = (
+    "Upgrade with the tool that installed it, such as `pipx upgrade codebutler` or `uv tool upgrade codebutler`.",
+    "Then `codebutler upgrade --check` says what the new version will migrate,",
+    "and `codebutler restart` starts it; running work resumes.",
+)
+LOOK_S = 0.3
+# Longer than running work has to finish, and a start takes.
+PATIENCE_S = 120.0
+
+
+def upgrade(
+    check: Annotated[
+        bool, typer.Option("--check", help="Report what an upgrade would change, without changing anything.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the check as one JSON object.")] = False,
+) -> None:
+    """Show how to upgrade or, with --check, what an upgrade would change; exit code 1 if something must be fixed."""
+    if not check:
+        if as_json:
+            raise typer.BadParameter("--json requires --check")
+        for line in STEPS:
+            say(line)
+        return
+    from msgspec.structs import asdict
+
+    from codebutler.operations.upgrade import examine
+    from codebutler.platform import service
+
+    found = asyncio.run(examine(home(), environment(), service.run))
+    if as_json:
+        print_json({"ready": found.ready, **asdict(found)})
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in doctors_report(found.findings, every=True))
+    if not found.ready:
+        raise typer.Exit(1)
+
+
+def restart() -> None:
+    """Restart the running supervisor with the installed version; running work resumes."""
+    began_s = time.monotonic()
+    notice(talk(RestartRequest()).text)
+    while (waited_s := time.monotonic() - began_s) < PATIENCE_S:
+        time.sleep(LOOK_S)
+        found = _supervisor()
+        if found and found["uptime_s"] < waited_s:
+            say(f"Restarted: pid {found['pid']}, version {found['version']}.")
+            return
+    raise CodeButlerError("the supervisor has not come back: see `codebutler logs`")
+
+
+def _supervisor() -> dict[str, Any]:
+    try:
+        status: dict[str, Any] = asked(StatusRequest(), StatusReply).status["supervisor"]
+    except CodeButlerError:
+        return {}  # between the two
+    return status
+
+
+START_LOOK_S = 0.25
+# Longer than a start takes; one that waits for its chat continues by itself.
+START_PATIENCE_S = 20.0
+# Variables that agents use and a service does not have.
+AGENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "HTTPS_PROXY")
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# The locale and the certificates; no token, no key: a unit file is no place for secrets.
+CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+
+
+def install(
+    show: Annotated[bool, typer.Option("--print", help="Only print the file that would be written.")] = False,
+) -> None:
+    """Run the supervisor as a user service: started when you log in, restarted when it fails."""
+    where = home().ensure()
+    manager, text = manager_of(where, environment())
+    if show:
+        say_text(text)
+        return
+    check_ready(where, environment())
+    check_free(where, manager)
+    manager.install()
+    say(f"Wrote {manager.file}.")
+    for name in AGENT_KEYS:
+        if environment().get(name):
+            warn(f"the service does not see {name} from this shell: put it in {where.env_file}")
+    report = settled(manager.report, time.sleep, time.monotonic)
+    if report.state == "failed":
+        raise CodeButlerError(f"the service did not start ({report.text}): see `codebutler logs`")
+    say(
+        "The service is running."
+        if report.state == "running"
+        else "The service is starting: see `codebutler status`."
+    )
+    if advice := manager.advice():
+        say(advice)
+
+
+def uninstall() -> None:
+    """Stop and remove the service; the configuration, repositories and their data stay."""
+    manager, _text = manager_of(home(), environment())
+    if manager.uninstall():
+        say(f"Stopped the service and removed {manager.file}. Your configuration and data are kept.")
+    else:
+        say("There is no service to remove.")
+
+
+def manager_of(where: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
+    """This system's service manager, and the file that describes our service to it.
+
+    Raises CodeButlerError if there is none that we support.
+    """
+    from codebutler.platform.service import run as run_program
+    from codebutler.platform.system import this_system
+
+    service = service_for(where, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH"))))
+    return this_system().manager(service, env, run_program)
+
+
+def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> ServiceSpec:
+    """The service of ``home`` as the user with ``env`` would run it by hand. ``setuid_sandbox``: bubblewrap
+    needs its setuid bit here, which a service without new privileges would lose."""
+    from codebutler.config.paths import Home
+    from codebutler.platform.service import ServiceSpec
+
+    usual = Home.from_env({"HOME": env.get("HOME", "")})
+    name = "codebutler"
+    environment = {"PATH": env.get("PATH") or DEFAULT_PATH}
+    environment |= {key: env[key] for key in CARRIED if env.get(key)}
+    if home.root != usual.root:
+        name += f"-{hashlib.sha256(os.fsencode(home.root)).hexdigest()[:8]}"
+        environment["CODEBUTLER_HOME"] = str(home.root)
+    return ServiceSpec(
+        name=name,
+        # -I: neither the working directory nor PYTHON* variables decide what code runs.
+        argv=(sys.executable, "-I", "-X", "utf8", "-m", "codebutler", "supervise"),
+        home=home.root,
+        environment=environment,
+        locked_privileges=not setuid_sandbox,
+    )
+
+
+def check_ready(where: Home, env: Mapping[str, str]) -> None:
+    """Checks that it would start without this shell's variables. Raises ConfigError with what is missing."""
+    from codebutler.config.channels import served_chats
+    from codebutler.config.chats import SECTIONS
+    from codebutler.config.load import token_fault, tokens_of
+    from codebutler.config.resolve import VARIABLES, resolve_global
+
+    here, kept = resolve_global(where, env).config, tokens_of(resolve_global(where, {}).config)
+    names = {variable.key: name for name, variable in VARIABLES.items()}
+    chats = served_chats(here)
+    used = {f"{each.key}.{token.key}" for each in SECTIONS if each.title in chats for token in each.tokens}
+    for key, found in tokens_of(here).items():
+        if key not in used or not token_fault(key, kept[key]):
+            continue
+        name = names[key]
+        if found and not token_fault(key, found):
+            raise ConfigError(
+                f"{name} is set in this shell only, where a service does not see it: "
+                f"put it in {where.env_file} or run `codebutler setup`"
+            )
+        raise ConfigError(f"there is no usable {name} yet: run `codebutler setup`")
+
+
+def check_free(where: Home, manager: Manager) -> None:
+    """Raises LockHeldError while another supervisor runs here; our own service is replaced."""
+    from codebutler.domain.errors import LockHeldError
+    from codebutler.supervisor.supervisor import SupervisorLock
+
+    try:
+        with SupervisorLock(where.lock):
+            return
+    except LockHeldError as error:
+        if manager.report().pid != error.holder_pid:
+            raise
+
+
+def settled(
+    report: Callable[[], Report], sleep: Callable[[float], None], monotonic: Callable[[], float]
+) -> Report:
+    """The first final report, or the last one before the timeout."""
+    until_s = monotonic() + START_PATIENCE_S
+    while (latest := report()).state == "starting" and monotonic() < until_s:
+        sleep(START_LOOK_S)
+    return latest
+
+
+def say_text(text: str) -> None:
+    """A file's text as it is."""
+    for line in text.rstrip("\n").split("\n"):
+        say(line)
+
+
+def _is_setuid(program: str | None) -> bool:
+    return program is not None and bool(Path(program).stat().st_mode & stat.S_ISUID) and os.getuid() != 0
