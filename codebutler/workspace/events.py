@@ -108,8 +108,7 @@ class Announcer:
 
     def joined_team(self, user: User) -> None:
         """Somebody new in the workspace."""
-        told = {"id": user.id, "name": user.name, "is_bot": user.is_bot}
-        self._stream.publish({"type": "team_join", "user": told})
+        self._stream.publish({"type": "team_join", "user": render.person(user)})
         event = {"type": "team_join", "user": render.user(self._workspace, user)}
         self._send(None, {**event, "event_ts": self._workspace.next_ts()})
 

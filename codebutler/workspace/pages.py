@@ -57,16 +57,13 @@ class Pages:
         me = self._person(bearer(request))
         workspace = self._house.workspace
         me.here_since = me.here_since or workspace.next_ts()
-        users = [
-            {"id": user.id, "name": user.name, "is_bot": user.is_bot} for user in workspace.users.values()
-        ]
         return JSONResponse(
             {
                 "team": {"name": workspace.team_name},
                 "me": {"id": me.id, "name": me.name},
                 "is_owner": me.id == workspace.person.id,
                 "bot": {"user_id": workspace.bot.id, "name": workspace.bot.name},
-                "users": users,
+                "users": [render.person(user) for user in workspace.users.values()],
                 "channels": [
                     {**render.conversation(channel, me), **render.unread(channel, me)}
                     for channel in workspace.channels.values()
@@ -216,7 +213,7 @@ class Newcomers:
         """Raises MethodError not_allowed for everybody except the owner, invalid_name, name_taken."""
         self._only_owner(by)
         user = self.add(str(given.get("name") or "").strip(), is_bot=bool(given.get("is_bot")))
-        return {"user": {"id": user.id, "name": user.name, "is_bot": user.is_bot}}
+        return {"user": render.person(user)}
 
     async def become(self, by: User, given: Json) -> Json:
         """Another user's token, never the app's. Raises MethodError not_allowed, user_not_found."""

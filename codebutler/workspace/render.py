@@ -116,6 +116,11 @@ def unread(channel: Channel, viewer: User) -> Json:
     return {**told, "unread_since": news[-1]} if news else told
 
 
+def person(told_of: User) -> Json:
+    """A user as the page shows them."""
+    return {"id": told_of.id, "name": told_of.name, "is_bot": told_of.is_bot}
+
+
 def email(told_of: User) -> str:
     """Somebody's e-mail address here: nothing is ever sent to it."""
     return f"{told_of.name.lower().replace(' ', '.')}@workspace.example"

@@ -56,8 +56,7 @@ def get(call: Call) -> Json:
     """reactions.get: the message with its reactions."""
     channel = call.channel()
     message = channel.message(call.params.needed("timestamp", "no_item_specified"))
-    told = render.message(call.workspace, channel, message)
-    return {"type": "message", "channel": channel.id, "message": told}
+    return _item(call, channel, message)
 
 
 def list_reactions(call: Call) -> Json:
@@ -71,15 +70,13 @@ def list_reactions(call: Call) -> Json:
         if any(user.id in users for users in message.reactions.values())
     ]
     shown, cursor = page(sorted(found, key=lambda one: one[0], reverse=True), call.params)
-    items = [
-        {
-            "type": "message",
-            "channel": channel.id,
-            "message": render.message(call.workspace, channel, channel.messages[ts]),
-        }
-        for ts, channel in shown
-    ]
+    items = [_item(call, channel, channel.messages[ts]) for ts, channel in shown]
     return {"items": items, "response_metadata": {"next_cursor": cursor}}
+
+
+def _item(call: Call, channel: Channel, message: Message) -> Json:
+    told = render.message(call.workspace, channel, message)
+    return {"type": "message", "channel": channel.id, "message": told}
 
 
 def _target(call: Call) -> tuple[Channel, Message, str]:
@@ -115,7 +112,7 @@ def unpin(call: Call) -> Json:
 def list_pins(call: Call) -> Json:
     """The newest pin first."""
     channel = call.joined_channel()
-    return {"items": [_item(call, channel, ts) for ts in reversed(channel.pins) if ts in channel.messages]}
+    return {"items": [_pinned(call, channel, ts) for ts in reversed(channel.pins) if ts in channel.messages]}
 
 
 def _pin_target(call: Call) -> tuple[Channel, Message]:
@@ -123,10 +120,9 @@ def _pin_target(call: Call) -> tuple[Channel, Message]:
     return channel, channel.message(call.params.needed("timestamp", "no_item_specified"))
 
 
-def _item(call: Call, channel: Channel, ts: str) -> Json:
+def _pinned(call: Call, channel: Channel, ts: str) -> Json:
     by, when_s = channel.pins[ts]
-    told = render.message(call.workspace, channel, channel.messages[ts])
-    return {"type": "message", "channel": channel.id, "message": told, "created": when_s, "created_by": by}
+    return {**_item(call, channel, channel.messages[ts]), "created": when_s, "created_by": by}
 
 
 def _tell(call: Call, channel: Channel, message: Message, kind: str) -> None:
@@ -134,7 +130,7 @@ def _tell(call: Call, channel: Channel, message: Message, kind: str) -> None:
         "type": kind,
         "user": call.actor.id,
         "channel_id": channel.id,
-        "item": _item(call, channel, message.ts),
+        "item": _pinned(call, channel, message.ts),
         "item_user": message.user,
         "pin_count": str(len(channel.pins)),
     }
