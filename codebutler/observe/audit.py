@@ -225,7 +225,13 @@ class AuditLog:
         for line in (*self._held, *lines):
             raw.append(msgspec.json.encode(structs.replace(line, prev=prev)))
             prev = digest_of(raw[-1])
-        _write_whole(self._fd, b"".join(line + b"\n" for line in raw))
+        end, rest = os.fstat(self._fd).st_size, memoryview(b"".join(line + b"\n" for line in raw))
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            os.ftruncate(self._fd, end)  # no half lines
+            raise
         self._prev = prev
         if self._held_chars:
             log.info("the audit log can be written again: the lines held in memory were written")
@@ -293,18 +299,6 @@ async def maintain(audit: AuditLog, clock: Clock) -> None:
 
 def _note(text: str, decision: str) -> AuditAct:
     return AuditAct(kind=OURS, user=NO_PERSON, channel=NO_CHANNEL, text=text, decision=decision)
-
-
-def _write_whole(fd: int, data: bytes) -> None:
-    """Write all of ``data`` or, after an error, none of it."""
-    end = os.fstat(fd).st_size
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[os.write(fd, view) :]
-    except OSError:
-        os.ftruncate(fd, end)
-        raise
 
 
 def _last_line(fd: int) -> tuple[bytes, bool]:

@@ -21,7 +21,7 @@ from typing import Literal, TextIO
 
 from multiprocessing_logging import MultiProcessingHandler
 
-from codebutler.observe.ring import LEVELS, LineFormatter, Ring, level_of
+from codebutler.observe.ring import LEVELS, TAGS, LineFormatter, Ring
 from codebutler.protocol.messages import LogTag
 
 # Log handlers that never block the caller: a separate thread writes.
@@ -182,7 +182,7 @@ class Logs:
 
     def record(self, repo: str, tag: LogTag, text: str) -> None:
         """Log ``text`` with ``tag`` and the name of a repository ("" = none)."""
-        self._logger.log(level_of(tag), "%s", text, extra={"tag": tag, "repo": repo})
+        self._logger.log(TAGS.get(tag, logging.INFO), "%s", text, extra={"tag": tag, "repo": repo})
 
     def _handlers(self) -> list[logging.Handler]:
         return [self.ring, *(background.handler for background in self._backgrounds)]

@@ -112,7 +112,8 @@ class Ring(logging.Handler):
 #
 # Any logged text may come from a stranger: characters that could forge a line or control a terminal are escaped.
 
-_LEVELS = {"ERR": logging.ERROR, "WRN": logging.WARNING, "INF": logging.INFO, "DBG": logging.DEBUG}
+TAGS = {"ERR": logging.ERROR, "WRN": logging.WARNING, "INF": logging.INFO, "DBG": logging.DEBUG}
+"""The level of each tag; the other tags (MSG, RSP, MEM and those of agents) are informational."""
 _TAG = re.compile("[A-Z]{3}")
 
 LEVELS: dict[str, int] = {
@@ -131,11 +132,6 @@ def escape_controls(text: str) -> str:
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
 
 
-def level_of(tag: str) -> int:
-    """The log level of a tag: INF, MSG, RSP, MEM and those of agents are informational."""
-    return _LEVELS.get(tag, logging.INFO)
-
-
 class LineFormatter(logging.Formatter):
     """Formats records; ``redact`` removes secrets, ``named`` replaces people's IDs by names, or (True) adds them."""
 
@@ -149,7 +145,7 @@ class LineFormatter(logging.Formatter):
         part of its text."""
         tag = str(getattr(record, "tag", ""))
         if not _TAG.fullmatch(tag):
-            tag = next((name for name, level in _LEVELS.items() if record.levelno >= level), "DBG")
+            tag = next((name for name, level in TAGS.items() if record.levelno >= level), "DBG")
         text = super().format(record)
         if self._named is not None:
             # Warnings and errors must identify a person exactly.

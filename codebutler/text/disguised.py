@@ -51,16 +51,17 @@ def first_match(pattern: Any, data: bytes, at: int, overlap: int) -> Any:
 
 def _closed(text: str) -> bytes:
     """``text`` without gaps, as UTF-8."""
-    return b"".join(_piece_closed(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS))
-
-
-def _piece_closed(text: str) -> bytes:
-    try:
-        # The decoding for any file's bytes: hundreds of times faster than the pattern.
-        return text.encode("latin-1").translate(None, _NARROW_GAPS).decode("latin-1").encode()
-    except UnicodeEncodeError:
-        data = text.encode("utf-8", "surrogatepass").translate(None, _SIGNS)
-        return _UNSEEN_BYTES.sub(b"", data)
+    pieces = []
+    for at in range(0, len(text), PIECE_CHARS):
+        piece = text[at : at + PIECE_CHARS]
+        try:
+            # The decoding for any file's bytes: hundreds of times faster than the pattern.
+            closed = piece.encode("latin-1").translate(None, _NARROW_GAPS).decode("latin-1").encode()
+        except UnicodeEncodeError:
+            data = piece.encode("utf-8", "surrogatepass").translate(None, _SIGNS)
+            closed = _UNSEEN_BYTES.sub(b"", data)
+        pieces.append(closed)
+    return b"".join(pieces)
 
 
 class Gaps:
@@ -75,7 +76,7 @@ class Gaps:
 
     def hide(self, text: str, mark: str) -> str:
         """``text`` with ``mark`` in place of each value in it, with or without gaps."""
-        if not self._values or not self._shows(_closed(text)):
+        if not self.shows(text):
             return text
         # An array: for a large file, a list would take hundreds of megabytes.
         kept = array("I", (place for place, sign in enumerate(text) if ord(sign) not in _GAPS))
@@ -87,7 +88,9 @@ class Gaps:
             done = kept[end - 1] + 1
         return "".join([*pieces, text[done:]])
 
-    def _shows(self, closed: bytes) -> bool:
+    def shows(self, text: str) -> bool:
+        """Whether a value is in ``text``, with or without gaps."""
+        closed = _closed(text) if self._values else b""
         if len(closed) < self._long_chars:
             return any(value in closed for value in self._values)
         if self._long is None:

@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from codebutler.text.disguised import ESCAPE_SIGNS, Escapes, Gaps, PartialSecrets, first_match, merged
+from codebutler.text.disguised import (
+    BEGUN_CHARS,
+    CUT,
+    ESCAPE_SIGNS,
+    Escapes,
+    Gaps,
+    PartialSecrets,
+    first_match,
+    merged,
+)
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 8
@@ -49,7 +58,7 @@ TOKEN_PATTERNS = (
     r"eyJ(?:(?!eyJ)[\w-]){8,}+\.[\w-]{8,}+\.[\w-]*",
     r"[0-9]{8,10}:AA[\w-]{33}",  # Telegram
 )
-# What a text must contain for any of the patterns to match, as RE2 reads it.
+# What a text must contain for any of the patterns to match, as ``re`` and RE2 read it.
 SIGNS = (
     r"xox[a-z]|xapp-|gh[pousr]_|github_pat_|glpat-|(?:^|[^A-Za-z0-9])sk-|tvly-|gsk_|xai-|AKIA|ASIA|AIza|ya29\.|GOCSPX-|npm_"
     r"|pypi-|hf_|SG\.|[rs]k_(?:live|test)_|whsec_|dop_v1_|dckr_pat_|shp(?:at|ca|pa|ss)_|eyJ|:AA|PRIVATE KEY-----"
@@ -66,6 +75,7 @@ CONTEXT_PATTERNS = (
     r"[?&](?:ticket|token|access_token|api_key|X-Amz-Signature)=(?P<secret_query>[^\s&\"'<>|]{8,})",
     r"https://hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret_hook>[\w/-]{12,})",
 )
+_HINT = re.compile(f"{SIGNS}|{ESCAPE_SIGNS}|{CUT}")
 _PERCENT = re.compile("%[0-9A-F]{2}")
 # As Go and Ruby on Rails write JSON by default.
 _SAFE_IN_HTML = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "&<>"})
@@ -88,6 +98,8 @@ class Redactor:
         self._more_lines = 0
         self._begun = PartialSecrets()
         self._gaps = Gaps()
+        self._ends: frozenset[str] = frozenset()
+        """The first and the last characters of each spelling: in any part of it that is searched for, there is one."""
         self._values: set[str] = set()
         self._escapes = Escapes()
         self._long_chars = long_chars
@@ -104,6 +116,9 @@ class Redactor:
         longest_first = sorted(self._spellings, key=lambda spelling: (-len(spelling), spelling))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
         self._signs = None
+        self._ends = frozenset(
+            end for each in self._spellings for end in (each[:BEGUN_CHARS], each[-BEGUN_CHARS:])
+        )
         self._begun = PartialSecrets(self._spellings)
         self._gaps = Gaps(self._spellings, self._long_chars)
         self._escapes = Escapes(sorted(self._values))
@@ -115,6 +130,14 @@ class Redactor:
         Parts of an exact value at the start or end of the text are removed too, since the rest may be in the message
         before or after. ``cut``: the text continues, so even the beginning of something like a token is removed.
         """
+        if (
+            not cut
+            and len(text) < self._long_chars
+            and _HINT.search(text) is None
+            and self._ends.isdisjoint(text[at : at + BEGUN_CHARS] for at in range(len(text)))
+            and not self._gaps.shows(text)
+        ):
+            return text  # nothing that the searches below need is in it
         whole = self._gaps.hide(self._redact_whole(text), REDACTED)
         return self._begun.hide(whole, REDACTED, cut=cut)
 

@@ -22,7 +22,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import TurnNote
-from codebutler.observe.ring import LEVELS, LogLine, Ring, level_of
+from codebutler.observe.ring import LEVELS, TAGS, LogLine, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import Addresses
@@ -231,7 +231,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def wants(self, line: LogLine) -> bool:
         """Whether this line is included."""
-        if level_of(line.tag) < LEVELS[self.level] or self.repo not in ("", line.repo):
+        if TAGS.get(line.tag, LEVELS["info"]) < LEVELS[self.level] or self.repo not in ("", line.repo):
             return False
         told = f"{line.tag} {line.repo} {line.text}".casefold()
         return all(word in told for word in self.words.casefold().split())

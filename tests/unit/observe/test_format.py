@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.observe.ring import LineFormatter, escape_controls, level_of
+from codebutler.observe.ring import TAGS, LineFormatter, escape_controls
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INF|WRN|ERR|DBG|MSG|CLD|RSP|MEM)  .*")
 
@@ -51,7 +51,7 @@ def test_people_have_names_in_the_log_and_ids_where_something_is_wrong() -> None
 
 def test_an_agents_tag_informs() -> None:
     assert plain().format(record("hi", tag="KMI"))[19:] == " KMI  hi"
-    assert [level_of(tag) for tag in ("DBG", "KMI", "WRN", "ERR")] == [10, 20, 30, 40]
+    assert TAGS == {"DBG": 10, "INF": 20, "WRN": 30, "ERR": 40}
 
 
 @given(st.text())
