@@ -48,6 +48,7 @@ MOVES = {
     "channel_left": "left",
     "group_left": "left",
 }
+NOTICED = frozenset({*MOVES, "app_home_opened", "member_joined_channel"})
 GONE_FILES = frozenset({"tombstone", "hidden_by_limit"})
 SLACKBOT = "USLACKBOT"
 
@@ -77,8 +78,12 @@ def parse_envelope(kind: str, payload: Mapping[str, Any], me: Identity) -> Event
         case "events_api", {"event": {"type": "message" | "app_mention" as spoken} as event}:
             channel = ConversationRef(required(event, "channel"))
             return _posted(event, channel, me, mentioned=spoken == "app_mention")
+        case "events_api", {"event": {"type": str(noticed)} as event} if noticed in NOTICED:
+            return _notice(event, me)
+        case "events_api", {"event": dict(event)}:
+            return Ignored(f"event type {clean(str(event.get('type')))[:40]}")
         case "events_api", _:
-            return _notice(mapping(payload, "event"), me)
+            raise PayloadError("a payload without event")
     return Ignored(f"envelope type {clean(kind)[:40]}")
 
 
@@ -109,14 +114,14 @@ def _names(users: object, me: Identity) -> bool:
 
 
 def _notice(event: Mapping[str, Any], me: Identity) -> Notice | Ignored:
-    kind = event.get("type")
+    kind = required(event, "type")
     if kind == "app_home_opened" and event.get("tab") == "home":
         return HomeOpened(PersonRef(required(event, "user")))
-    if isinstance(kind, str) and kind in MOVES:
+    if kind in MOVES:
         return ChannelMoved(ConversationRef(required(event, "channel")), MOVES[kind])
     if kind == "member_joined_channel" and event.get("user") == me.user_id:
         return ChannelMoved(ConversationRef(required(event, "channel")), "back")
-    return Ignored(f"event type {clean(str(kind))[:40]}")
+    return Ignored(f"event type {kind}")
 
 
 def _posted(
