@@ -29,7 +29,7 @@ from codebutler.intake.intake import Outcome
 from codebutler.intake.repos import Served
 from codebutler.observe.chain import AuditAct
 from codebutler.observe.ledger import Period
-from codebutler.observe.ring import LineFormatter, Ring
+from codebutler.observe.logs import LineFormatter, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import beside
 from codebutler.protocol.capabilities import LedgerRow

@@ -25,7 +25,7 @@ from codebutler.cluster.membership import GATEWAY, ClusterMembership
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.platform.tasks import first_of
-from codebutler.supervisor.reports import BYTES_BURST, BYTES_PER_S, TokenBucket
+from codebutler.supervisor.port import BYTES_BURST, BYTES_PER_S, TokenBucket
 
 ANSWER_S = 5.0
 LONGEST_RETRY_S = 2.0

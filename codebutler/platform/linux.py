@@ -18,9 +18,8 @@ from io import FileIO
 from pathlib import Path
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.inotify import NameWatch
 from codebutler.platform.service import Manager, Run, ServiceSpec, Systemd, unit_text
-from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
+from codebutler.platform.system import NameWatch, ProcessEntry, ProcessUse, SandboxName, Untried
 
 PROC = Path("/proc")
 PEER = struct.Struct("3i")

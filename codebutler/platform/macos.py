@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from codebutler.platform.inotify import NameWatch
 from codebutler.platform.service import Launchd, Manager, Run, ServiceSpec, agent_plist
-from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
+from codebutler.platform.system import NameWatch, ProcessEntry, ProcessUse, SandboxName, Untried
 
 RUN_S = 5.0
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin"

@@ -22,9 +22,8 @@ from codebutler.supervisor.lifecycle import (
     describe,
     move,
 )
-from codebutler.supervisor.port import Shared, WorkerLink
+from codebutler.supervisor.port import Reports, Shared, WorkerLink
 from codebutler.supervisor.queues import Deliveries, Questions, Sends, T
-from codebutler.supervisor.reports import Reports
 from codebutler.supervisor.session import SessionContext, WorkerExit, WorkerSession
 
 NOT_STARTED = 255

@@ -31,14 +31,14 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     UploadPiece,
 )
-from codebutler.supervisor.port import Services
-from codebutler.supervisor.reports import (
+from codebutler.supervisor.port import (
     BLOCK_COST,
     DELIVERIES_IN_FLIGHT,
     OPERATION_BYTES,
     SEND_BYTES_IN_FLIGHT,
     SENDS_IN_FLIGHT,
     Reports,
+    Services,
 )
 
 # Rounds of the event loop until a request is sent: our task, the plan, the attempt, and its call.

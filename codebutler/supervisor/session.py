@@ -46,9 +46,7 @@ from codebutler.protocol.messages import (
     UploadPiece,
 )
 from codebutler.supervisor.lifecycle import Vitals, WorkerState
-from codebutler.supervisor.port import Shared, WorkerLink
-from codebutler.supervisor.queues import Deliveries, Fetches, Questions, Sends
-from codebutler.supervisor.reports import (
+from codebutler.supervisor.port import (
     BYTES_BURST,
     BYTES_PER_S,
     ERROR_CHARS,
@@ -56,9 +54,12 @@ from codebutler.supervisor.reports import (
     PRINTED_PER_S,
     UNREAD_BYTES,
     Reports,
+    Shared,
     TokenBucket,
+    WorkerLink,
     shorten,
 )
+from codebutler.supervisor.queues import Deliveries, Fetches, Questions, Sends
 
 LAST_WORDS_S = 1.0
 BURIAL_S = 5.0

@@ -96,7 +96,7 @@ class SlackPlatform(Platform):
 
     def doctor(self, config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
         """Checks tokens, scopes, the clock, and the repositories' channels."""
-        from codebutler.chat.slack.checks import check_slack
+        from codebutler.chat.slack.people import check_slack
 
         return check_slack(config.slack, table, clock)
 

@@ -22,7 +22,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import TurnNote
-from codebutler.observe.ring import LEVELS, TAGS, LogLine, Ring
+from codebutler.observe.logs import LEVELS, TAGS, LogLine, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import Addresses

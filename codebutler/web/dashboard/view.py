@@ -13,7 +13,7 @@ from msgspec import Struct
 from codebutler.config.chats import SECTIONS
 from codebutler.domain.model import TurnNote
 from codebutler.domain.refs import NOWHERE
-from codebutler.observe.ring import LogLine
+from codebutler.observe.logs import LogLine
 from codebutler.text.amounts import load, today, used_of
 from codebutler.text.markup import Addresses
 from codebutler.web.dashboard.acts import JobView, job_views

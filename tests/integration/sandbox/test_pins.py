@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.platform.inotify import HEAD, NameEvent, events
+from codebutler.platform.system import HEAD, NameEvent, events
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox

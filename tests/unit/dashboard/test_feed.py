@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.observe.ring import FOLLOWER_LINES, LineFormatter, Ring
+from codebutler.observe.logs import FOLLOWER_LINES, LineFormatter, Ring
 from codebutler.web.dashboard.dashboard import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, LogFilter
 from codebutler.web.dashboard.view import DashboardPage, page_of
 from tests.clock import ManualClock, settle

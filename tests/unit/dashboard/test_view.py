@@ -10,7 +10,7 @@ import msgspec
 
 from codebutler.config.chats import message_url
 from codebutler.domain.model import Asked, TurnNote
-from codebutler.observe.ring import LogLine
+from codebutler.observe.logs import LogLine
 from codebutler.web.dashboard.dashboard import LogFilter, changes
 from codebutler.web.dashboard.runs import TEXT_CHARS
 from codebutler.web.dashboard.view import (

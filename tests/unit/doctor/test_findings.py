@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from codebutler.chat.slack.app import BOT_SCOPES, TokenFacts, ahead_of
-from codebutler.chat.slack.checks import clock_finding, scopes_finding
+from codebutler.chat.slack.people import clock_finding, scopes_finding
 from codebutler.cli.doctor import report
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.observe.ring import TAGS, LineFormatter, escape_controls
+from codebutler.observe.logs import TAGS, LineFormatter, escape_controls
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INF|WRN|ERR|DBG|MSG|CLD|RSP|MEM)  .*")
 

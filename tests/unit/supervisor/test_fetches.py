@@ -14,8 +14,8 @@ from codebutler.protocol.messages import (
     FileTranscript,
     ThreadFetched,
 )
+from codebutler.supervisor.port import Reports
 from codebutler.supervisor.queues import AT_ONCE, MOST_WAITING, Fetches
-from codebutler.supervisor.reports import Reports
 from tests.clock import ManualClock, settle
 from tests.workers.services import RecordingServices, repo
 

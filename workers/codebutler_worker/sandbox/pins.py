@@ -17,8 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codebutler.platform.inotify import NameEvent, NameWatch
-from codebutler.platform.system import this_system
+from codebutler.platform.system import NameEvent, NameWatch, this_system
 
 log = logging.getLogger(__name__)
 TOLD = (
