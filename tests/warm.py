@@ -10,9 +10,11 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
@@ -27,6 +29,7 @@ OURS = (sys.executable, "-I", "-m", "codebutler")
 TOLD_TO_PYTHON = ("LC_", "LD_", "PYTHON", "MALLOC_")
 DIED = 255
 LONGEST = 2**16
+ROOMS = ("chat", "cli", "cluster", "intake", "parent", "schedule", "supervisor", "web")
 
 
 def is_for_us(argv: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -193,15 +196,13 @@ def _become(asked: dict[str, Any], given: Sequence[int]) -> list[str]:
 
 
 def prepare() -> None:
-    """Import what the commands do."""
-    import gc
+    """Import what the commands would, when they need it."""
+    import codebutler
 
-    from codebutler.chat.platforms import platforms
-    from codebutler.cli.app import COMMANDS
-
-    for module in ("typer._adapters", "codebutler.parent.bootstrap", *(row.target for row in COMMANDS)):
-        importlib.import_module(module.partition(":")[0])
-    platforms()
+    for found in pkgutil.walk_packages(codebutler.__path__, "codebutler."):
+        if found.name.split(".")[1] in ROOMS:
+            importlib.import_module(found.name)
+    importlib.import_module("typer._adapters")
     gc.collect()
     gc.freeze()
 
