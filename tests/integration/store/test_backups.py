@@ -17,7 +17,9 @@ import pytest
 
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreTooNewError
 from codebutler.platform.backups import Backups, DailyBackups
+from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.opening import open_store
+from codebutler_worker.store.rows import InboxRow
 from tests.clock import ManualClock
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -39,7 +41,9 @@ def backups(tmp_path: Path, path: Path) -> Backups:
 async def fill(path: Path, numbers: range) -> None:
     async with open_store(path, ManualClock()) as store:
         await store.run(
-            lambda uow: [uow.inbox.accept(f"message:C1:{number:06}", number) for number in numbers]
+            lambda uow: [
+                uow.inbox.add(InboxRow(f"message:C1:{number:06}", number), UNLESS_KNOWN) for number in numbers
+            ]
         )
 
 
@@ -78,11 +82,11 @@ async def test_a_backup_taken_while_it_is_written_holds_one_moment(path: Path, b
     async with open_store(path, ManualClock()) as store:
         taken: list[int] = []
         for number in range(60):
-            await store.run(lambda uow, n=number: uow.inbox.accept(f"k{2 * n}", n))  # type: ignore[misc]  # defaults of a lambda
+            await store.run(lambda uow, n=number: uow.inbox.add(InboxRow(f"k{2 * n}", n), UNLESS_KNOWN))  # type: ignore[misc]  # defaults of a lambda
             copying = asyncio.create_task(
                 asyncio.to_thread(backups.take_if_due, NOON + timedelta(days=number))
             )
-            await store.run(lambda uow, n=number: uow.inbox.accept(f"k{2 * n + 1}", n))  # type: ignore[misc]  # defaults of a lambda
+            await store.run(lambda uow, n=number: uow.inbox.add(InboxRow(f"k{2 * n + 1}", n), UNLESS_KNOWN))  # type: ignore[misc]  # defaults of a lambda
             file = await copying
             assert file is not None
             taken.append(rows(file))

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import StoreError
+from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.opening import open_store, prepare_state_dir
+from codebutler_worker.store.rows import InboxRow
 from tests.clock import ManualClock
 
 NOBODY = 65534
@@ -26,7 +28,8 @@ async def path(tmp_path: Path) -> Path:
     path = tmp_path / ".codebutler" / "store.db"
     async with open_store(path, ManualClock()) as store:
         for number in range(300):
-            await store.run(lambda uow, n=number: uow.inbox.accept(f"message:C1:{n:06}.000000", n))  # type: ignore[misc]  # defaults of a lambda
+            row = InboxRow(f"message:C1:{number:06}.000000", number)
+            await store.run(lambda uow, row=row: uow.inbox.add(row))  # type: ignore[misc]  # defaults of a lambda
     return path
 
 
@@ -42,7 +45,7 @@ def check_refused(path: Path, message: str) -> None:
 async def test_a_new_store_is_private_and_git_ignored(tmp_path: Path) -> None:
     path = tmp_path / ".codebutler" / "store.db"
     async with open_store(path, ManualClock()) as store:
-        await store.run(lambda uow: uow.inbox.accept("k", 1))
+        await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN))
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert (path.parent / ".gitignore").read_text() == "*\n"

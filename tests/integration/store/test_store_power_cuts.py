@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import cast
 
 from codebutler.platform import sqlitefile
+from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.opening import open_store, writer_lock
-from codebutler_worker.store.rows import OutboxRow
+from codebutler_worker.store.rows import InboxRow, OutboxRow
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from tests.clock import ManualClock
@@ -23,7 +24,7 @@ STAMP = "2026-01-01T00:00:00.000000+00:00"
 
 def take(uow: UnitOfWork, number: int, size: int) -> None:
     """What taking over an event does: remember it, and put something into the outbox, in one transaction."""
-    assert uow.inbox.accept(f"key-{number}", number)
+    assert uow.inbox.add(InboxRow(f"key-{number}", number), UNLESS_KNOWN)
     uow.outbox.add(
         OutboxRow(
             op_id=f"op-{number}",

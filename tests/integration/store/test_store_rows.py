@@ -13,9 +13,11 @@ import pytest
 from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.refs import MessageRef
 from codebutler_worker.runtime.budget import NOBODY, lines
+from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.rows import (
     ApprovalRow,
     BudgetAccount,
+    InboxRow,
     SessionRow,
     Spent,
     UsageTotal,
@@ -43,9 +45,9 @@ def a_session(conversation: str, agent: str, session_id: str, *, updated_at: str
 
 
 async def test_the_inbox_knows_a_key_for_ever(store: Store) -> None:
-    assert await store.run(lambda uow: uow.inbox.accept("message:C1:1.0", 1))
-    assert not await store.run(lambda uow: uow.inbox.accept("message:C1:1.0", 2))
-    assert await store.run(lambda uow: uow.inbox.accept("message:C1:2.0", 1))
+    assert await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:1.0", 1), UNLESS_KNOWN))
+    assert not await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:1.0", 2), UNLESS_KNOWN))
+    assert await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:2.0", 1), UNLESS_KNOWN))
 
 
 async def test_messages_of_a_turn_come_by_their_order_not_by_their_names(store: Store) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from codebutler.domain.refs import NO_PERSON, PersonRef
-from codebutler_worker.store.mapping import UNLESS_KNOWN, Rows, columns_of
+from codebutler_worker.store.mapping import Rows, columns_of
 from codebutler_worker.store.rows import (
     RACE,
     ApprovalRow,
@@ -16,7 +16,6 @@ from codebutler_worker.store.rows import (
     BudgetAccount,
     ChannelSessionRow,
     DeferredRow,
-    InboxRow,
     MemoryChangeRow,
     MessageRow,
     OutboxRow,
@@ -94,14 +93,6 @@ _UNREVIEWED = """
         AND turns.finished_at > coalesce(memory_reviews.up_to, '')
     GROUP BY turns.conversation ORDER BY ended
 """
-
-
-class Inbox(Rows[InboxRow]):
-    """The events taken over so far; kept for ever."""
-
-    def accept(self, key: str, seq: int) -> bool:
-        """True the first time ``key`` (Event.key) is seen; ``seq`` is its place in the parent's journal."""
-        return self.add(InboxRow(key, seq), UNLESS_KNOWN)
 
 
 class Messages(Rows[MessageRow]):

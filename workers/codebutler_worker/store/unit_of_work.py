@@ -21,7 +21,6 @@ from codebutler_worker.store.queries import (
     Approvals,
     Attachments,
     Deferred,
-    Inbox,
     Memories,
     Messages,
     Operations,
@@ -85,7 +84,7 @@ class UnitOfWork:
         """Now, as rows keep it."""
         self.redact = redact
         self.operations: list[Outgoing] = []
-        self.inbox = Inbox(raw, tables.inbox, InboxRow)
+        self.inbox = Rows(raw, tables.inbox, InboxRow)
         self.messages = Messages(raw, tables.messages, MessageRow, '"order", id')
         self.attachments = Attachments(raw, tables.attachments, AttachmentRow, "position")
         self.turns = Turns(raw, tables.turns, TurnRow)
