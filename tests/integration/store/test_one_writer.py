@@ -108,6 +108,7 @@ from pathlib import Path
 from codebutler.platform.backups import Backups, DailyBackups
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.store.opening import open_store
+from codebutler_worker.store.rows import InboxRow
 
 opened = []
 def note(event, args):
@@ -122,7 +123,7 @@ async def main():
         del opened[:]
         async with DailyBackups(backups, SystemClock(), print):
             while not backups.days():
-                await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN))
+                await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), "ON CONFLICT DO NOTHING"))
     print("\\n".join(name for name in opened if "store.db?" in name))
 
 asyncio.run(main())
