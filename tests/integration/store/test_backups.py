@@ -17,8 +17,8 @@ import pytest
 
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreTooNewError
 from codebutler.platform.backups import Backups, DailyBackups
-from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.opening import open_store
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow
 from tests.clock import ManualClock
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import StoreError
-from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.opening import migrate_store, open_store
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow
 from tests.clock import ManualClock
 

@@ -15,8 +15,8 @@ import pytest
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.runtime.turns import STATES, UNFINISHED
-from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.opening import open_store
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import (
     DeferredRow,
     InboxRow,

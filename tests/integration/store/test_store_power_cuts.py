@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from codebutler.platform import sqlitefile
-from codebutler_worker.store.mapping import UNLESS_KNOWN
 from codebutler_worker.store.opening import open_store, writer_lock
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow, OutboxRow
 from codebutler_worker.store.store import Store
 from codebutler_worker.store.unit_of_work import UnitOfWork

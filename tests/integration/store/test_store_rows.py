@@ -13,7 +13,7 @@ import pytest
 from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.refs import MessageRef
 from codebutler_worker.runtime.budget import NOBODY, lines
-from codebutler_worker.store.mapping import UNLESS_KNOWN
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import (
     ApprovalRow,
     BudgetAccount,

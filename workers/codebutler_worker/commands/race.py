@@ -45,7 +45,7 @@ from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo, agent_name, prefixes_of, talks, using
-from codebutler_worker.store.mapping import UNLESS_KNOWN
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow, channel_of, key_of, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 from codebutler_worker.tree.tree import AFTER

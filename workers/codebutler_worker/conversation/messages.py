@@ -45,7 +45,7 @@ from codebutler_worker.runtime.turns import (
     conversation_id,
     using,
 )
-from codebutler_worker.store.mapping import UNLESS_KNOWN
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from codebutler.domain.refs import ConversationRef
-from codebutler_worker.store.mapping import Rows
+from codebutler_worker.store.queries import Rows
 from codebutler_worker.store.rows import FoundRow, TurnRow
 
 QUESTION_CHARS = 4_000

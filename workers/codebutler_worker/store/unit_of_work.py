@@ -16,7 +16,6 @@ from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update,
 from codebutler.domain.refs import NO_PERSON, NOWHERE, MessageRef, PersonRef
 from codebutler.protocol.messages import TurnEnded
 from codebutler_worker.store import tables
-from codebutler_worker.store.mapping import Rows
 from codebutler_worker.store.queries import (
     Approvals,
     Attachments,
@@ -24,6 +23,7 @@ from codebutler_worker.store.queries import (
     Memories,
     Messages,
     Operations,
+    Rows,
     Sessions,
     Turns,
 )

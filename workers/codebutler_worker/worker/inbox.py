@@ -50,7 +50,7 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
 from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, conversation_id
 from codebutler_worker.skills import Library
-from codebutler_worker.store.mapping import UNLESS_KNOWN
+from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow, MessageRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
