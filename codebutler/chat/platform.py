@@ -1,11 +1,14 @@
-"""The interface of a chat platform: what it offers the rest of the product, and what it is given to work with. A
-platform's modules are imported on demand, so a supervisor pays only for the chats it uses."""
+"""The interface of a chat platform: what it offers the rest of the product, and what it is given to work with; and the
+one list of the platforms. A platform's modules are imported when it is asked for: a supervisor pays only for the chats
+it uses."""
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from codebutler.domain.errors import CodeButlerError
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from codebutler.intake.repos import Repo, RepoTable
     from codebutler.platform.tasks import Observers, Tasks
     from codebutler.protocol.messages import Finding
+
 
 T = TypeVar("T")
 
@@ -298,3 +302,23 @@ class Platform(ABC):
         """The part of a configuration that concerns this chat."""
         section: ChatSection = getattr(config, self.section.key)
         return section
+
+
+PLATFORMS: Mapping[str, str] = MappingProxyType(
+    {
+        "Slack": "codebutler.chat.slack.platform",
+        "Telegram": "codebutler.chat.telegram.platform",
+    }
+)
+"""Name to the module whose ``PLATFORM`` it is."""
+
+
+def platform(name: str) -> Platform:
+    """The platform of that name, as the configuration's sections have it."""
+    found: Platform = importlib.import_module(PLATFORMS[name]).PLATFORM
+    return found
+
+
+def platforms() -> tuple[Platform, ...]:
+    """All of them, in order."""
+    return tuple(map(platform, PLATFORMS))

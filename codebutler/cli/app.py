@@ -17,7 +17,7 @@ import typer.main
 from typer._click import Command as AnyCommand
 from typer._click import Context
 
-from codebutler.chat.platforms import PLATFORMS
+from codebutler.chat.platform import PLATFORMS
 from codebutler.cli.command import HELP_NAMES, App, CliCommand, CliGroup
 from codebutler.domain.errors import EXIT_USAGE
 from codebutler.domain.version import VERSION
@@ -163,7 +163,7 @@ class LazyCommand(CliCommand):
         """With the chats' options."""
         if not self.row.options:
             return target
-        from codebutler.chat.platforms import platforms
+        from codebutler.chat.platform import platforms
         from codebutler.cli.command import taking
 
         options = [option for each in platforms() for option in getattr(each, self.row.options)]

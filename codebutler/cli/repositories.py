@@ -13,8 +13,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace
-from codebutler.chat.platforms import platform, platforms
+from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace, platform, platforms
 from codebutler.cli.command import given_to, refusing
 from codebutler.cli.config_files import (
     current_layer,

@@ -13,8 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from codebutler.chat.people import Person, named
-from codebutler.chat.platform import Given, Platform, Prompter, SetUp
-from codebutler.chat.platforms import PLATFORMS, platform, platforms
+from codebutler.chat.platform import PLATFORMS, Given, Platform, Prompter, SetUp, platform, platforms
 from codebutler.cli import config_files
 from codebutler.cli.command import given_to, refusing
 from codebutler.cli.config_files import Layer

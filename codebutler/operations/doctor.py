@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.chat.platforms import platform
+from codebutler.chat.platform import platform
 from codebutler.config.channels import served_chats, without_chats, without_tokens
 from codebutler.config.chats import SECTIONS, NewReposSection
 from codebutler.config.paths import Home

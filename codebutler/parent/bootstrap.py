@@ -17,8 +17,7 @@ from codebutler.chat.chats import Chats, ServedChat, StatusBoard
 from codebutler.chat.delivery.handover import begin_anew
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.platform import Platform
-from codebutler.chat.platforms import platform
+from codebutler.chat.platform import Platform, platform
 from codebutler.chat.terminal import Speaker
 from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home

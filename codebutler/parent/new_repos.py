@@ -18,8 +18,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from codebutler.chat.chats import Chats
-from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace, Unattended
-from codebutler.chat.platforms import platform
+from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace, Unattended, platform
 from codebutler.config.chats import chat_of
 from codebutler.config.git_repo import address_in
 from codebutler.config.paths import Home, RepoPaths

@@ -52,7 +52,7 @@ CHANGES = {
         "    PERSON,\n",
         "    PERSON,\n    PostboxSection,\n",
     ),
-    "codebutler/chat/platforms.py": (
+    "codebutler/chat/platform.py": (
         '        "Telegram": "codebutler.chat.telegram.platform",\n',
         '        "Telegram": "codebutler.chat.telegram.platform",\n'
         '        "Postbox": "codebutler.chat.postbox.platform",\n',

@@ -26,7 +26,7 @@ EXEMPT = {
     "codebutler/config/chats.py": "the configuration's own sections",
     "codebutler/config/schema.py": "a field of the configuration for each section",
     "codebutler/config/resolve.py": "the environment's names for their keys",
-    "codebutler/chat/platforms.py": "the list of platforms",
+    "codebutler/chat/platform.py": "the list of platforms",
     "codebutler/cli/serve.py": "`codebutler workspace` says whose API it speaks",
     "codebutler/text/envelope.py": "the marks of envelopes, a public promise to agents in every chat",
     "codebutler/text/redact.py": "what secrets look like, of every service",

@@ -11,9 +11,8 @@ from random import Random
 
 from msgspec.structs import replace
 
-from codebutler.chat.delivery.access import Authority, Channels, Reader
 from codebutler.chat.delivery.handover import Handover
-from codebutler.chat.delivery.loop import Loop
+from codebutler.chat.delivery.loop import Authority, Channels, Loop, Reader
 from codebutler.chat.delivery.outgoing import Item, about, call_of, instead
 from codebutler.chat.delivery.planner import Line
 from codebutler.domain.clock import Clock

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from codebutler.chat.delivery.access import Authority
+from codebutler.chat.delivery.loop import Authority
 from codebutler.chat.delivery.outgoing import Editor, Item, again_line, has_links, said_again
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort

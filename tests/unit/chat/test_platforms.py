@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.chat.platform import Platform
-from codebutler.chat.platforms import PLATFORMS, platforms
+from codebutler.chat.platform import PLATFORMS, Platform, platforms
 from codebutler.config.chats import PEOPLE, SECTIONS
 from codebutler.config.load import tokens_of
 from codebutler.config.resolve import VARIABLES
 from codebutler.config.schema import Config
 
 ROOT = Path(__file__).parents[3]
-LISTS = "codebutler/chat/platforms.py"
+LISTS = "codebutler/chat/platform.py"
 ELSEWHERE = {
     "codebutler/text/redact.py": "the tokens of many services",
 }
@@ -45,7 +44,7 @@ def test_a_supervisor_imports_only_the_chats_that_it_serves() -> None:
     assert not [
         name for name in shown if name.startswith(("codebutler.chat.slack", "codebutler.chat.telegram"))
     ]
-    shown = _imported("from codebutler.chat.platforms import platform; platform('Telegram')")
+    shown = _imported("from codebutler.chat.platform import platform; platform('Telegram')")
     assert {name for name in shown if name.startswith("codebutler.chat.telegram.")} == {
         "codebutler.chat.telegram.platform"
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from codebutler.chat.platforms import PLATFORMS
+from codebutler.chat.platform import PLATFORMS
 from codebutler.chat.port import CAPABILITIES, Capabilities
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.telegram.api import BotApi
