@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 from codebutler.chat.port import Download, Take
@@ -43,7 +44,6 @@ from codebutler.supervisor.port import News as Reported
 
 WAITS = 10
 """How often to ask for one piece of a file; each question waits some seconds."""
-FENCED = "this host's lease has expired"
 
 
 @dataclass
@@ -93,14 +93,7 @@ class HostServices:
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> MessageRef:
         """Do ``operation`` in the repository's channel; returns the message's ref. Raises ChatError."""
-        call = SendCall(
-            epoch=self._standing.epoch,
-            call=uuid4().hex,
-            repo=repo.name,
-            op_id=op_id,
-            operation=operation,
-            unsure=unsure,
-        )
+        call = SendCall(**self._head(repo), op_id=op_id, operation=operation, unsure=unsure)
         ref = (await self.call(call)).ref
         self.on_sent(repo.name)
         return ref
@@ -151,14 +144,11 @@ class HostServices:
         """Returns once the gateway has passed it on."""
         self.used(repo.name)
         self.on_sent(repo.name)
-        call = EndedCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, ended=ended)
-        await self.call(call)
+        await self.call(EndedCall(**self._head(repo), ended=ended))
 
     async def reported(self, repo: RepoSettings, report: HostReport) -> None:
         """Returns once the gateway has it on disk. Raises ChatError if that fails for good."""
-        await self.call(
-            ReportCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, report=report)
-        )
+        await self.call(ReportCall(**self._head(repo), report=report))
 
     def runs_known(self, repo: RepoSettings) -> str | None:
         """As the gateway reports it."""
@@ -171,9 +161,13 @@ class HostServices:
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel."""
-        await self.call(DownCall(epoch=self._standing.epoch, call=uuid4().hex, repo=repo.name, why=why))
+        await self.call(DownCall(**self._head(repo), why=why))
 
     # For the link
+
+    def _head(self, repo: RepoSettings) -> dict[str, Any]:
+        """What every call begins with."""
+        return {"epoch": self._standing.epoch, "call": uuid4().hex, "repo": repo.name}
 
     async def call(self, call: Call) -> CallAnswer:
         """Make a call; returns when the gateway has carried it out, however long that takes. Raises ChatError if it

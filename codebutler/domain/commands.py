@@ -40,7 +40,8 @@ ALL = (
         "[DAYS]",
         r"|[1-9]\d{0,2}d?",
         "For the last seven days, or DAYS, by person, agent and day. In a direct message, for all your repositories.",
-        direct="costs.directly",
+        direct="answers.costs_directly",
+        handler="answers.costs",
         runs="parent",
     ),
     Word(

@@ -32,8 +32,8 @@ from codebutler.intake.intake import Intake, Threads
 from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
 from codebutler.parent.apphome import Cards
+from codebutler.parent.commands.answers import WeeklyCosts, weekly_jobs
 from codebutler.parent.commands.asked import ParentCommands, Resources
-from codebutler.parent.commands.costs import WeeklyCosts, weekly_jobs
 from codebutler.parent.configuration import Configuration
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.parent.integration import ChatConnections, Inbound, OpenedChat, Outbound

@@ -21,7 +21,7 @@ ASKED = {
     "codebutler/parent/moving.py": {"move"},
     "codebutler/parent/new_repos.py": {"new"},
     "codebutler/parent/services.py": {"see"},
-    "codebutler/parent/commands/costs.py": {"see"},
+    "codebutler/parent/commands/answers.py": {"see"},
     "codebutler/web/dashboard/acts.py": {"command"},
     "workers/codebutler_worker/commands/runs.py": {"continue"},
     "workers/codebutler_worker/commands/pressing.py": {

@@ -175,11 +175,6 @@ class Dashboard:
 
         return create_site(self._feed, self._pages, self._keys, bound_to)
 
-    @property
-    def viewers(self) -> int:
-        """How many are watching now."""
-        return self._feed.viewers
-
     def ticket(self) -> str:
         """A ticket that lets one browser in, once."""
         return self._keys.ticket()

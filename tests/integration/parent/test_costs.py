@@ -7,8 +7,8 @@ from pathlib import Path
 
 from codebutler.observe.ledger import Period
 from codebutler.parent.apphome_page import RepoCard, home
+from codebutler.parent.commands.answers import costs_directly, summary
 from codebutler.parent.commands.asked import AskedDirectly
-from codebutler.parent.commands.costs import directly, summary
 from codebutler.parent.spending import Ledgers
 from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.messages import DayUse
@@ -72,7 +72,7 @@ CARDS = [
 
 
 def test_a_direct_message_is_about_all_that_one_may_use() -> None:
-    assert directly(AskedDirectly({}, CARDS, NOW)).splitlines() == [
+    assert costs_directly(AskedDirectly({}, CARDS, NOW)).splitlines() == [
         "Last 7 days: 3 runs, 400 tokens, $3.50",
         "**shop** 2 runs, 300 tokens, $1.50",
         "**blog** 1 run, 100 tokens, $2.00",

@@ -17,7 +17,7 @@ from codebutler.domain.model import Post
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.commands.costs import WeeklyCosts, weekly_jobs
+from codebutler.parent.commands.answers import WeeklyCosts, weekly_jobs
 from codebutler.parent.spending import Ledgers
 from codebutler.platform.tasks import Tasks, beside
 from codebutler.schedule.files import JobFiles
