@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from codebutler_worker.agents.survey import LIMIT_BYTES, repository_says
+from codebutler_worker.agents.running import INSTRUCTIONS_BYTES, repository_says
 
 FILES = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 
@@ -41,6 +41,6 @@ def test_a_pipe_or_a_directory_does_not_hold_us(tmp_path: Path) -> None:
 
 
 def test_a_huge_or_binary_file_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "CLAUDE.md").write_bytes(b"\xff" * (2 * LIMIT_BYTES))
+    (tmp_path / "CLAUDE.md").write_bytes(b"\xff" * (2 * INSTRUCTIONS_BYTES))
     text = repository_says(tmp_path, FILES)
-    assert text.removeprefix("# The repository's CLAUDE.md\n\n") == "\ufffd" * LIMIT_BYTES
+    assert text.removeprefix("# The repository's CLAUDE.md\n\n") == "\ufffd" * INSTRUCTIONS_BYTES

@@ -15,7 +15,7 @@ from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.backend import judge_version
-from codebutler_worker.agents.claude.result import crashed
+from codebutler_worker.agents.claude.schema import crashed
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import TimeLimits

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.agents.claude.result import Meter, cost_difference
-from codebutler_worker.agents.claude.schema import ApiMessage, ResultLine, StreamPart, TokenUsage
+from codebutler_worker.agents.claude.schema import (
+    ApiMessage,
+    Meter,
+    ResultLine,
+    StreamPart,
+    TokenUsage,
+    cost_difference,
+)
 
 START = StreamPart("message_start", ApiMessage(usage=TokenUsage(10, 1, 20, 30)))
 END = StreamPart("message_delta", usage=TokenUsage(output_tokens=7))

@@ -9,9 +9,10 @@ import pytest
 from codebutler.config.programs import RUN, is_session, program_names, program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.text.envelope import Envelope, parts_of
+from codebutler_worker.agents.running import DEFAULT, instructions
 from codebutler_worker.agents.shell.backend import argv, policy_of
 from codebutler_worker.agents.shell.run import keys
-from codebutler_worker.agents.survey import DEFAULT, Surroundings, instructions
+from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.egress.access import NetworkAccess
 
 OPEN = NetworkAccess.without_proxy("open")

@@ -167,10 +167,10 @@ class Usage:
     turns: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("input_tokens", "output_tokens", "turns"):
-            object.__setattr__(self, name, figure(getattr(self, name)))
-        if self.cost_usd is not None:
-            object.__setattr__(self, "cost_usd", figure(self.cost_usd))
+        for name in ("input_tokens", "output_tokens", "turns", "cost_usd"):
+            claimed = getattr(self, name)
+            if claimed is not None and not 0 <= claimed <= MOST:
+                object.__setattr__(self, name, figure(claimed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Finished:
     resets_at_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.total_cost_usd is not None:
+        if self.total_cost_usd is not None and not 0 <= self.total_cost_usd <= MOST:
             object.__setattr__(self, "total_cost_usd", figure(self.total_cost_usd))
 
 

@@ -129,10 +129,6 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     async def _interrupt(self) -> bool:
         """Ask the agent to end its turn; False if it cannot be asked."""
 
-    def _rest(self) -> Sequence[AgentEvent]:
-        """The remaining events, from messages received before the end."""
-        return ()
-
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield its events; afterwards ``verdict`` is set."""
         tick_name = f"tick:{self.request.turn_id}"
@@ -157,8 +153,6 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
                         yield event
                 elif due:
                     self.verdict = STOPPED if self._stopping else due
-            for event in self._rest():
-                yield event
         finally:
             tasks = [receive, tick, *([self._driving] if self._driving else [])]
             for task in tasks:

@@ -19,6 +19,7 @@ import re
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -55,32 +56,32 @@ def session_of(turn_id: str) -> str:
     return turn_id[:ID_CHARS]
 
 
+@dataclass(slots=True, eq=False)
 class SessionLog:
     """One open log. ``write`` may be called from any thread and never raises: a full disk loses the record, not the
     work. ``finished``: how the turn ended, for the last line, which is ``ending`` ("" = the caller writes it itself).
     ``limit_bytes``: anything beyond it is left out, except for the last line (0 = no limit)."""
 
-    def __init__(self, descriptor: int | None, session: str, failed: str = "", limit_bytes: int = 0) -> None:
-        self.session = session
-        self.finished: Finished | None = None
-        self.bytes = 0
-        self.failed = failed
-        self.ending = ENDING
-        self._descriptor = descriptor
-        self._limit_bytes = limit_bytes
-        self._lock = threading.Lock()
+    _descriptor: int | None
+    session: str
+    failed: str = ""
+    limit_bytes: int = 0
+    finished: Finished | None = None
+    size_bytes: int = 0
+    ending: str = ENDING
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, data: bytes | memoryview, *, is_output: bool = True) -> None:
         """Append output of the program, or a line of ours."""
         with self._lock:
-            if is_output and self._limit_bytes and self.bytes + len(data) > self._limit_bytes:
-                self.failed = self.failed or f"it has {self._limit_bytes / 2**30:g} GB (sandbox.fileSizeGb)"
+            if is_output and self.limit_bytes and self.size_bytes + len(data) > self.limit_bytes:
+                self.failed = self.failed or f"it has {self.limit_bytes / 2**30:g} GB (sandbox.fileSizeGb)"
             elif self._descriptor is not None and not (is_output and self.failed):
                 left = memoryview(data)
                 try:
                     while left:
                         left = left[os.write(self._descriptor, left) :]
-                    self.bytes += len(data)
+                    self.size_bytes += len(data)
                 except OSError as error:
                     self.failed = error.strerror or str(error)
 
@@ -90,7 +91,7 @@ class SessionLog:
         told = f"status={ended.reason if ended else 'failed'}"
         if ended is not None and ended.exit_code is not None:
             told += f" exit_code={ended.exit_code}"
-        told += f" duration_s={duration_s:.3f} bytes={self.bytes}"
+        told += f" duration_s={duration_s:.3f} bytes={self.size_bytes}"
         moment = at.astimezone(UTC).isoformat(timespec="seconds")
         last = self.ending.format(session=self.session, moment=moment, told=told)
         self.write(last.encode(), is_output=False)

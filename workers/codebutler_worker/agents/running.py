@@ -1,13 +1,16 @@
-"""How a turn starts and ends in a backend, for every kind of agent, and what may cut it off."""
+"""How a turn starts and ends in a backend, for every kind of agent, what may cut it off, and what agents are told."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from codebutler.config.schema import RepoSettings, SandboxSection
@@ -25,6 +28,10 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.egress.policy import NetworkPolicy, for_agents
 from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.destinations import read_head, read_regular
+from codebutler_worker.store.opening import STATE_DIR
+
+log = logging.getLogger(__name__)
 
 NetworkPolicyFor = Callable[[SandboxSection, str, Mapping[str, str]], NetworkPolicy]
 BUSY = "This agent session is already working on another message: wait for it, or start a new conversation."
@@ -266,3 +273,49 @@ async def following(events: AsyncIterator[R]) -> R | None:
 
 async def _result(future: asyncio.Future[Answer]) -> Answer:
     return await future
+
+
+# A checkout's instructions for agents (CLAUDE.md, AGENTS.md), read without trusting the checkout.
+
+INSTRUCTIONS_BYTES = 64 * 2**10
+
+
+def repository_says(workdir: Path, files: Iterable[str]) -> str:
+    """A section for each non-empty one of ``files`` below ``workdir``, as Markdown; long ones are cut.
+
+    Skips files that are not regular or are reached through a symbolic link.
+    """
+    sections = []
+    for name in files:
+        with contextlib.suppress(OSError):
+            text = read_head(workdir, name, INSTRUCTIONS_BYTES).decode(errors="replace").strip()
+            sections += [f"# The repository's {name}\n\n{text}"] if text else []
+    return "\n\n".join(sections)
+
+
+# How we tell an agent to mark text that people should read at once. The file may be edited; it describes the marks in
+# words, so that an echo of it is not taken for a message.
+
+DEFAULT = """\
+[SLACK WRAPPER]
+A person gave you this task from a chat thread. What you write is recorded in a log; the person does not see it \
+as you work. To tell the person something at once, enclose it in markers. The opening marker is three less-than \
+signs, the word SLACK, three greater-than signs. The closing marker is three less-than signs, the word END_SLACK, \
+three greater-than signs. A type may follow SLACK, after a colon: progress, question, warning, done or error.
+Enclose what the person should know or decide: results, questions, warnings, important steps. Do not enclose file \
+contents, diffs, test output or routine steps. The person can read the whole log with !logs.
+[END SLACK WRAPPER]"""
+
+
+def instructions(repo: Path, prompt_file: str) -> str:
+    """The text of ``envelope.promptFile``: an absolute path, or one below the repository's ``.codebutler``. Without
+    one, or if it cannot be read, the built-in text."""
+    if not prompt_file:
+        return DEFAULT
+    path = Path(prompt_file).expanduser()
+    root, relative = (path.parent, path.name) if path.is_absolute() else (repo, f"{STATE_DIR}/{path}")
+    try:
+        return read_regular(root, relative, INSTRUCTIONS_BYTES).decode(errors="replace").strip() or DEFAULT
+    except OSError as error:
+        log.warning("envelope.promptFile %s: %s; the built-in text is used", prompt_file, error.strerror)
+        return DEFAULT

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import re
 import shlex
@@ -19,8 +17,6 @@ from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.sandbox.common import Launch, SandboxPolicy
-from codebutler_worker.sandbox.destinations import read_head, read_regular
-from codebutler_worker.store.opening import STATE_DIR
 
 PASSED_ON = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}
@@ -174,54 +170,6 @@ def root_of(binary: Path, home: Path) -> Path:
         if (parent / "pyvenv.cfg").is_file():
             return parent
     return program_root(binary, home)
-
-
-# A checkout's instructions for agents (CLAUDE.md, AGENTS.md), read without trusting the checkout.
-
-LIMIT_BYTES = 64 * 2**10
-
-
-def repository_says(workdir: Path, files: Iterable[str]) -> str:
-    """A section for each non-empty one of ``files`` below ``workdir``, as Markdown; long ones are cut.
-
-    Skips files that are not regular or are reached through a symbolic link.
-    """
-    sections = []
-    for name in files:
-        with contextlib.suppress(OSError):
-            text = read_head(workdir, name, LIMIT_BYTES).decode(errors="replace").strip()
-            sections += [f"# The repository's {name}\n\n{text}"] if text else []
-    return "\n\n".join(sections)
-
-
-# How we tell an agent to mark text that people should read at once. The file may be edited; it describes the marks in
-# words, so that an echo of it is not taken for a message.
-
-DEFAULT = """\
-[SLACK WRAPPER]
-A person gave you this task from a chat thread. What you write is recorded in a log; the person does not see it \
-as you work. To tell the person something at once, enclose it in markers. The opening marker is three less-than \
-signs, the word SLACK, three greater-than signs. The closing marker is three less-than signs, the word END_SLACK, \
-three greater-than signs. A type may follow SLACK, after a colon: progress, question, warning, done or error.
-Enclose what the person should know or decide: results, questions, warnings, important steps. Do not enclose file \
-contents, diffs, test output or routine steps. The person can read the whole log with !logs.
-[END SLACK WRAPPER]"""
-
-log = logging.getLogger(__name__)
-
-
-def instructions(repo: Path, prompt_file: str) -> str:
-    """The text of ``envelope.promptFile``: an absolute path, or one below the repository's ``.codebutler``. Without
-    one, or if it cannot be read, the built-in text."""
-    if not prompt_file:
-        return DEFAULT
-    path = Path(prompt_file).expanduser()
-    root, relative = (path.parent, path.name) if path.is_absolute() else (repo, f"{STATE_DIR}/{path}")
-    try:
-        return read_regular(root, relative, LIMIT_BYTES).decode(errors="replace").strip() or DEFAULT
-    except OSError as error:
-        log.warning("envelope.promptFile %s: %s; the built-in text is used", prompt_file, error.strerror)
-        return DEFAULT
 
 
 # Which versions of the programs behind agents work, and which were tested: the data, and how one is judged.

@@ -36,7 +36,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
-from codebutler_worker.agents.survey import instructions
+from codebutler_worker.agents.running import instructions
 from codebutler_worker.changes.evidence import Snapshots, show_changes, trail
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.display import Display, Publisher

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from acp.exceptions import RequestError
 from acp.meta import PROTOCOL_VERSION
@@ -220,11 +221,15 @@ class AcpTurn(ProcessTurn[Received]):
             self.link.answer(request_id, None)
         return [Withdrawn(request_id) for request_id in gone]
 
-    def _rest(self) -> list[AgentEvent]:
-        events = [event for heard in self.link.received_so_far() for event in self._told(heard)]
-        if self._answered_prompt:
-            events = [*self._taken(), *events]
-        return [*events, *self.translator.flush()]
+    async def events(self) -> AsyncGenerator[AgentEvent]:
+        """Run the prompt and yield its events, also those of messages received before the end."""
+        async with aclosing(super().events()) as events:
+            async for event in events:
+                yield event
+        rest = [event for heard in self.link.received_so_far() for event in self._told(heard)]
+        begun = self._taken() if self._answered_prompt else []
+        for event in (*begun, *rest, *self.translator.flush()):
+            yield event
 
     async def _look(self) -> list[AgentEvent]:
         """The usage seen by the proxy, as long as the agent itself reports none."""

@@ -27,13 +27,12 @@ from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
 from codebutler_worker.agents.record import SessionLog, kept_here
-from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.running import AgentContext, repository_says
 from codebutler_worker.agents.survey import (
     CLAUDE,
     Survey,
     Version,
     dotted,
-    repository_says,
     survey_of,
     version_in,
 )

@@ -1,14 +1,19 @@
-"""The lines Claude Code writes in stream-json mode, as far as we use them (Claude Code 2.1.197 to 2.1.328).
+"""The lines Claude Code writes in stream-json mode, as far as we use them (Claude Code 2.1.197 to 2.1.328), and what
+a turn's results and figures mean.
 
 Tolerant on purpose: unknown fields are ignored; a line that is not understood is None.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+
+from codebutler_worker.agents.backend import STOPPED, Usage, Verdict, crash, one_line
 
 
 class Block(Struct, frozen=True):
@@ -212,3 +217,121 @@ def decode(line: bytes) -> Line | None:
         return _LINES.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+# What a turn has used so far.
+#
+# The tokens arrive with each message of the model (the streaming Messages API: the input at its start, the output at
+# its end), the cost in reply to our control request. A result replaces both by the final figures of the part it ends.
+
+# The cost is updated just after the message's last line, so the first reply may be the old total.
+ASKS = 2
+# The total is rounded.
+ROUNDING_USD = 0.01
+_COST = re.compile(r"cost:\s*\$([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts what one turn uses. ``before_usd`` is the session's total before this turn, ``usage`` the figures so far.
+    ``asks``: how often to ask for the cost from now on, about once a second."""
+
+    before_usd: float
+    usage: Usage = field(default_factory=Usage)
+    asks: int = 0
+    _settled: Usage = field(default_factory=Usage)
+    _is_mute: bool = False
+
+    def streamed(self, part: StreamPart, *, inner: bool) -> bool:
+        """Count a piece of a message; True if it ended one. ``inner``: a subagent's message."""
+        used = self.usage
+        if part.type == "message_start":
+            read = used.input_tokens + part.message.usage.all_input
+            self.usage = replace(used, input_tokens=read, turns=used.turns + (not inner))
+        elif part.type == "message_delta":
+            self.usage = replace(used, output_tokens=used.output_tokens + part.usage.output_tokens)
+            self.asks = 0 if self._is_mute else ASKS
+            return True
+        return False
+
+    def settle(self, line: ResultLine) -> None:
+        """Use the figures of a result."""
+        before = self._settled
+        self._settled = self.usage = Usage(
+            before.input_tokens + line.usage.all_input,
+            before.output_tokens + line.usage.output_tokens,
+            cost_difference(line.total_cost_usd, self.before_usd),
+            before.turns + line.num_turns,
+        )
+        self.asks = 0
+
+    def priced(self, text: str | None) -> bool:
+        """Handle the answer to get_session_cost, None for a refusal; True if it changes anything."""
+        found = _COST.search(text or "")
+        if found is None:
+            self._is_mute, self.asks = True, 0
+            return False
+        total_usd, known_usd = float(found[1]), self.usage.cost_usd
+        if self.before_usd - ROUNDING_USD <= total_usd < self.before_usd:
+            total_usd = self.before_usd
+        self.usage = replace(self.usage, cost_usd=cost_difference(total_usd, self.before_usd))
+        return self.usage.cost_usd != known_usd
+
+
+def cost_difference(total_usd: float | None, before_usd: float) -> float | None:
+    """The cost of this turn. If the total is below the earlier one, the session has started counting from zero
+    again."""
+    if total_usd is None:
+        return None
+    return total_usd - before_usd if total_usd >= before_usd else total_usd
+
+
+# What a turn's last result means, as a Verdict.
+#
+# ``is_error`` of the last result decides: neither subtype nor the exit code is reliable (an API error is ``subtype:
+# "success"``, an interrupted run exits 0; Claude Code 2.1.328).
+
+LOG_IN = (
+    "Claude Code is not logged in, or its login has expired: run `claude auth login` on the machine as the user who "
+    "runs CodeButler, then choose Continue."
+)
+MAX_TURNS = "Stopped at the limit of model turns (claude.maxTurns): choose Continue to go on."
+AS_ROOT = (
+    "Claude Code does not skip permissions as root outside a sandbox: run CodeButler as an ordinary user."
+)
+SESSION_LOST = ("No conversation found", "--resume requires a valid session")
+AUTH_ERRORS = frozenset({"authentication_failed", "oauth_org_not_allowed"})
+BUSY_ERRORS = frozenset({"rate_limit", "overloaded"})
+BUSY_STATUS = (429, 529)
+SERVER_ERRORS = 500
+"""From this status on, the error is temporary and the service's own."""
+
+
+def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) -> Verdict:
+    """``api_error`` is the CLI's name for the last API error of the turn, None if there was none; ``resets``: a usage
+    limit was reached, and the CLI said when it ends."""
+    if not result.is_error:
+        return Verdict("done", result.result or "")
+    said = one_line(result.result or " ".join(result.errors or []) or "no reason given")
+    if result.subtype == "error_max_turns":
+        return Verdict("max_turns", MAX_TURNS)
+    if any(mark in said for mark in SESSION_LOST):
+        return Verdict("session_lost", "The agent's earlier session is gone: send the message again.")
+    if (result.terminal_reason or "").startswith("aborted"):
+        return STOPPED
+    if api_error in AUTH_ERRORS or result.api_error_status in (401, 403):
+        return Verdict("auth", LOG_IN)
+    if api_error == "billing_error" or (resets and result.api_error_status == 429):
+        return Verdict("limit", f"The model service accepts no more requests for now: {said}")
+    if api_error in BUSY_ERRORS or result.api_error_status in BUSY_STATUS:
+        return Verdict("overloaded", f"The model service is overloaded: {said}")
+    if (result.api_error_status or 0) >= SERVER_ERRORS:
+        return Verdict("overloaded", f"The model service is unavailable: {said}")
+    return Verdict("failed", said)
+
+
+def crashed(exit_code: int | None, stderr: str) -> Verdict:
+    """A run that ended without a result."""
+    if "cannot be used with root" in stderr:
+        return Verdict("unavailable", AS_ROOT)
+    return crash("Claude Code", exit_code, stderr)

@@ -20,7 +20,7 @@ from codebutler_worker.agents.backend import (
     Verdict,
     Withdrawn,
 )
-from codebutler_worker.agents.claude.result import Meter, PlanKeeper, TaskList, judge
+from codebutler_worker.agents.claude.plan import PlanKeeper, TaskList
 from codebutler_worker.agents.claude.schema import (
     AssistantLine,
     Block,
@@ -30,12 +30,14 @@ from codebutler_worker.agents.claude.schema import (
     ControlRequest,
     ControlResponse,
     Line,
+    Meter,
     RateLimitLine,
     ResultLine,
     StreamEvent,
     StreamPart,
     SystemLine,
     UserLine,
+    judge,
 )
 from codebutler_worker.tools.outcome import PLAN_TOOL
 
@@ -157,9 +159,8 @@ class ClaudeTranslator:
         """The turn's last event. Its cost is the difference of the session's running totals."""
         total = self.result.total_cost_usd if self.result else None
         resets_at_s = self._resets_at_s if verdict.reason == "limit" else None
-        return Finished(
-            verdict.ok, verdict.text, verdict.reason, self.meter.usage, total, resets_at_s=resets_at_s
-        )
+        ok, usage = verdict.reason == "done", self.meter.usage
+        return Finished(ok, verdict.text, verdict.reason, usage, total, resets_at_s=resets_at_s)
 
     def _grown(self, part: StreamPart, *, inner: bool) -> list[AgentEvent]:
         """A block of the answer, while it is being written; or the figures at its end."""

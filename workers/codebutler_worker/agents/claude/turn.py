@@ -11,8 +11,7 @@ import msgspec
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.claude.commands import accepted, name_in
-from codebutler_worker.agents.claude.result import crashed
-from codebutler_worker.agents.claude.schema import ControlRequest, decode
+from codebutler_worker.agents.claude.schema import ControlRequest, crashed, decode
 from codebutler_worker.agents.claude.translate import (
     ASK_PERSON,
     COST,
@@ -95,7 +94,8 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
     async def _begin(self) -> None:
         # Here, because an argument is limited to 128 KiB and every user of the machine can read it.
         told = {"appendSystemPrompt": self.request.system_prompt} if self.request.system_prompt else {}
-        await self._ask(INITIALIZE, "initialize", hooks=None, **told)
+        request = {"subtype": "initialize", "hooks": None, **told}
+        await self._send("control_request", request_id=INITIALIZE, request=request)
         if self.request.ready is not None:
             await self.request.ready()
         if self._stopping:
@@ -118,10 +118,6 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         self.translator.sent.add(uuid)
         self.ran_command |= is_command
         return True
-
-    async def _ask(self, request_id: str, subtype: str, **given: Any) -> bool:
-        request = {"subtype": subtype, **given}
-        return await self._send("control_request", request_id=request_id, request=request)
 
     async def _reply(self, request_id: str, subtype: str, **given: Any) -> bool:
         response = {"subtype": subtype, "request_id": request_id, **given}
@@ -167,7 +163,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         if meter.asks:
             meter.asks -= 1
             # It answers this even while a tool runs.
-            await self._ask(COST, "get_session_cost")
+            await self._send("control_request", request_id=COST, request={"subtype": "get_session_cost"})
         seen = metered(meter.usage, self.access.gauge)
         if seen in (meter.usage, self._seen):
             return []
@@ -194,4 +190,5 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
 
     async def _interrupt(self) -> bool:
         """It answers with a result, and stays alive."""
-        return await self._ask(f"interrupt-{uuid4()}", "interrupt")
+        request_id, request = f"interrupt-{uuid4()}", {"subtype": "interrupt"}
+        return await self._send("control_request", request_id=request_id, request=request)

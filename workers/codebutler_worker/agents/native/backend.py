@@ -32,8 +32,7 @@ from codebutler_worker.agents.native.service import OpenAIModel
 from codebutler_worker.agents.native.sessions import NativeSessions, Session
 from codebutler_worker.agents.native.turn import NativeTurn, Thinker
 from codebutler_worker.agents.record import SessionLog
-from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBackend, Waits
-from codebutler_worker.agents.survey import repository_says
+from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBackend, Waits, repository_says
 from codebutler_worker.egress.policy import for_tools, noted
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import WebSearch
