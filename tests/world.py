@@ -21,12 +21,13 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.paths import Home
 from codebutler.config.permission import Decision
 from codebutler.config.schema import AgentSection, Config, OutputSection, RepoSettings
-from codebutler.domain.model import Event, Operation, Quoted
+from codebutler.domain.model import Event, Operation, Quoted, Request
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
+from codebutler.observe.chain import AuditAct
 from codebutler.protocol.capabilities import HostReport
-from codebutler.protocol.messages import Audit, LogTag, ToParent, TotalUse, TurnEnded
+from codebutler.protocol.messages import LogTag, ToParent, TotalUse, TurnEnded
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.lifecycle import Policy
 from codebutler.supervisor.port import News, Shared
@@ -132,17 +133,17 @@ class Books:
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         self.errors.append(why)
 
-    def audit(self, repo: RepoSettings, record: Audit) -> None:
+    def audit(self, act: AuditAct) -> None:
         return
 
     def log(self, repo: str, tag: LogTag, text: str) -> None:
         if tag == "ERR":
             self.errors.append(text)
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
         self.errors.append(f"refused: {decision.reason}")
 
-    def commanded(self, event: Event, kind: str) -> None:
+    def commanded(self, event: Event, request: Request) -> None:
         return
 
     def counted(self, outcome: Outcome, seconds: float) -> None:

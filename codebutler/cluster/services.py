@@ -36,10 +36,11 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, FrameTooLargeError
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
+from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.capabilities import HostReport
 from codebutler.protocol.conversations import Traced
-from codebutler.protocol.messages import MAX_FETCH_BYTES, Audit, Budget, LogTag, Overview, TotalUse, TurnEnded
+from codebutler.protocol.messages import MAX_FETCH_BYTES, Budget, LogTag, Overview, TotalUse, TurnEnded
 from codebutler.supervisor.port import News as Reported
 
 WAITS = 10
@@ -66,7 +67,7 @@ class HostServices:
         bus: Bus,
         standing: Standing,
         log: Callable[[str, LogTag, str], None],
-        audit: Callable[[RepoSettings, Audit], None],
+        audit: Callable[[AuditAct], None],
     ) -> None:
         self.log = log
         self.audit = audit

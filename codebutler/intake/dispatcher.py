@@ -18,7 +18,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Event, MessageDeleted, MessageEdited, MessagePosted, Prompt
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.records import Entry
-from codebutler.observe.chain import AuditAct, act_of, kind_of
+from codebutler.observe.chain import AuditAct, act_of
 
 GoOn = Callable[[Entry], None]
 """Passes an entry to the next step."""
@@ -141,7 +141,7 @@ class AuditFirst:
             while self._waiting:
                 batch = list(self._waiting)
                 acts = [
-                    act_of(entry.event, kind_of(entry.event, entry.request), "allowed")
+                    act_of(entry.event, entry.request, "allowed")
                     for entry, _ in batch
                     if isinstance(entry.request, Prompt)
                 ]

@@ -31,7 +31,6 @@ from codebutler.intake.direct import DirectReader
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
-from codebutler.observe.chain import kind_of
 from codebutler.platform.signals import reached
 from codebutler.text.requests import request_of
 
@@ -45,10 +44,10 @@ Outcome = Literal["accepted", "duplicate", "refused", "ignored"]
 class Refusals(Protocol):
     """Where decisions go: always to the audit log; a refusal also to the person if ``tell`` is set."""
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
         """Record a decision, and notify the person if ``tell`` is set. Returns at once."""
 
-    def commanded(self, event: Event, kind: str) -> None:
+    def commanded(self, event: Event, request: Request) -> None:
         """A command or a click is about to be executed. (A prompt's line is written when its turn ends.)"""
 
     def counted(self, outcome: Outcome, seconds: float) -> None:
@@ -146,7 +145,7 @@ class Intake:
         if entry is None:
             return "duplicate"
         if isinstance(request, Command) or isinstance(event, ButtonClicked):
-            self._refusals.commanded(event, kind_of(event, request))
+            self._refusals.commanded(event, request)
         reached("route.before")
         self._dispatch(entry)
         reached("route.after")
@@ -191,7 +190,7 @@ class Intake:
         decision = decided(repo.config, event, request, channel)
         if not decision.allowed and await self._journal.pass_over(event):
             tell = not decision.is_strangers or self._first_within_the_hour(event.user)
-            self._refusals.refused(event, kind_of(event, request), decision, tell=tell)
+            self._refusals.refused(event, request, decision, tell=tell)
         return decision.allowed
 
     def _first_within_the_hour(self, user: PersonRef) -> bool:

@@ -45,19 +45,16 @@ class AuditAct(Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
 
 
-def kind_of(event: Event, request: Request) -> str:
-    """The audit log's name for the kind of request."""
-    if isinstance(event, ButtonClicked):
-        return f"button {event.action_id}"
-    if isinstance(request, Command):
-        return f"command {request.name}"
-    if isinstance(request, Prompt):
-        return f"prompt {request.prefix}" if request.prefix else "prompt"
-    return type(event).__name__
-
-
-def act_of(event: Event, kind: str, decision: str) -> AuditAct:
+def act_of(event: Event, request: Request, decision: str) -> AuditAct:
     """The act that an event of the chat requested."""
+    if isinstance(event, ButtonClicked):
+        kind = f"button {event.action_id}"
+    elif isinstance(request, Command):
+        kind = f"command {request.name}"
+    elif isinstance(request, Prompt):
+        kind = f"prompt {request.prefix}" if request.prefix else "prompt"
+    else:
+        kind = type(event).__name__
     return AuditAct(
         user=event.user,
         channel=event.channel,

@@ -40,7 +40,6 @@ from codebutler.intake.intake import Refusals
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
-from codebutler.observe.chain import kind_of
 from codebutler.parent.apphome_page import RepoCard
 from codebutler.parent.commands.asked import AskedDirectly, direct_answer
 from codebutler.platform.tasks import Tasks
@@ -123,12 +122,11 @@ class DirectMessages:
             request = request_of(event, repo.prefixes)
             decision = decided(repo.config, event, request)
             if not decision.allowed:
-                kind = kind_of(event, request)
-                self._sources.refusals.refused(entry.event, kind, decision, tell=True)
+                self._sources.refusals.refused(entry.event, request, decision, tell=True)
                 self._forget(entry)
                 return
             if isinstance(entry.request, NoRequest) and isinstance(request, Command):
-                self._sources.refusals.commanded(entry.event, kind_of(event, request))
+                self._sources.refusals.commanded(entry.event, request)
         if isinstance(event, MessagePosted) and self._sources.down(repo.name):
             self._tasks.start(self._say_down(entry, repo), name=f"bad news for {event.user}")
         go_on(replace(entry, channel=home, event=event, request=request))

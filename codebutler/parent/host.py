@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.host import HostLink, Local
@@ -24,7 +24,6 @@ from codebutler.config.section import limits_any
 from codebutler.domain.errors import ConfigError
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.audit import AuditLog, maintain
-from codebutler.observe.chain import AuditAct
 from codebutler.observe.logs import Logs
 from codebutler.parent.bootstrap import begun
 from codebutler.parent.host_runs import HostedHere, HostJobs, HostRuns, HostUse
@@ -32,7 +31,7 @@ from codebutler.parent.local import LocalWorkers, Record
 from codebutler.parent.spending import Spending
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside, first_of
-from codebutler.protocol.messages import Audit, TotalUse
+from codebutler.protocol.messages import TotalUse
 from codebutler.supervisor.supervisor import RepoRow
 from codebutler.supervisor.workers import Workers
 from codebutler.text.redact import Redactor
@@ -60,10 +59,7 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         bus = await stack.enter_async_context(Bus.connected(membership, clock))
         standing = Standing(membership.name, uuid4().hex)
 
-        def executed(repo: RepoSettings, record: Audit) -> None:
-            audit.append(AuditAct(channel=repo.channel_id, **asdict(record)))
-
-        services = HostServices(bus, standing, logs.record, executed)
+        services = HostServices(bus, standing, logs.record, audit.append)
         stack.push_async_callback(services.close)
         workers = await stack.enter_async_context(source.open(services, logs.record))
         workers.start()

@@ -7,8 +7,6 @@ import errno
 from collections.abc import Iterable
 from uuid import uuid4
 
-from msgspec import structs
-
 from codebutler.chat.chats import Chats, read_thread
 from codebutler.chat.delivery.outgoing import addressed
 from codebutler.chat.port import Download, Take
@@ -18,16 +16,15 @@ from codebutler.config.schema import RepoSettings
 from codebutler.config.section import limits_any
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
-from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted
+from codebutler.domain.model import Event, MessagePosted, Operation, Post, Quoted, Request
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Entry
-from codebutler.observe.chain import AuditAct, act_of
+from codebutler.observe.chain import act_of
 from codebutler.parent.parts import Parts
 from codebutler.platform.backups import Restored
 from codebutler.protocol.capabilities import HostReport, JobsReport, RunsReport, UseReport, WatchReport
 from codebutler.protocol.conversations import Traced
 from codebutler.protocol.messages import (
-    Audit,
     Budget,
     Doing,
     Live,
@@ -58,6 +55,7 @@ class ParentServices:
         self.settle = parts.journal.settle
         self.log = parts.logs.record
         self.counted = parts.counts.event
+        self.audit = parts.audit.append
         self._audit = parts.audit
         self._logs = parts.logs
         self._listeners = parts.listeners
@@ -166,14 +164,10 @@ class ParentServices:
         kept = "Your messages are kept; see `codebutler logs` on its machine."
         await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 
-    def audit(self, repo: RepoSettings, record: Audit) -> None:
-        """Write a worker's record to the audit log, under the worker's own channel. Raises OSError."""
-        self._audit.append(AuditAct(channel=repo.channel_id, **structs.asdict(record)))
-
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
         """Write an audit line (only one for a stranger's repetitions, with their number), and notify the person if
         ``tell``."""
-        act = act_of(event, kind, f"refused: {decision.reason}")
+        act = act_of(event, request, f"refused: {decision.reason}")
         self._audit.refuse(act, counted=decision.is_strangers)
         if tell:
             root = event.root if isinstance(event, MessagePosted) else getattr(event, "thread", None)
@@ -181,12 +175,12 @@ class ParentServices:
                 self.notice(event.channel, decision.told, root), name=f"refusal to {event.user}"
             )
 
-    def commanded(self, event: Event, kind: str) -> None:
+    def commanded(self, event: Event, request: Request) -> None:
         """Write an audit line. A command runs even if that fails: our commands start nothing, and !stop must work then
         above all.
         """
         try:
-            self._audit.append(act_of(event, kind, "allowed"))
+            self._audit.append(act_of(event, request, "allowed"))
         except OSError as error:
             self._logs.record("", "ERR", f"the audit log cannot be written: {error.strerror}")
 

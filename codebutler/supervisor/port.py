@@ -17,6 +17,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ProtocolError
 from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import MessageRef
+from codebutler.observe.chain import AuditAct
 from codebutler.protocol.capabilities import HostReport
 from codebutler.protocol.conversations import Traced
 from codebutler.protocol.messages import (
@@ -120,7 +121,7 @@ class Services(Protocol):
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel, once, that the worker stays down and why."""
 
-    def audit(self, repo: RepoSettings, record: Audit) -> None:
+    def audit(self, act: AuditAct) -> None:
         """Write an audit line."""
 
     def log(self, repo: str, tag: LogTag, text: str) -> None:
@@ -321,13 +322,15 @@ class Reports:
         self._dropped = 0
 
     def audit(self, worker: RepoSettings, record: Audit) -> None:
-        """Raises ProtocolError for a flood, and CodeButlerError if it cannot be written."""
+        """Record, under the worker's own channel, what it says was executed. Raises ProtocolError for a flood, and
+        CodeButlerError if it cannot be written."""
         if not self._audits.take(self._clock.monotonic()):
             raise ProtocolError("the worker floods the audit log")
         try:
-            fields = {name: shorten(getattr(record, name), AUDIT_FIELD_CHARS) for name in AUDIT_FIELDS}
+            short = {name: shorten(getattr(record, name), AUDIT_FIELD_CHARS) for name in AUDIT_FIELDS}
             # No worker may fill the disk, or keep us busy redacting, with one record.
-            self._services.audit(worker, structs.replace(record, text=shorten(record.text), **fields))
+            fields = {**structs.asdict(record), **short, "text": shorten(record.text)}
+            self._services.audit(AuditAct(channel=worker.channel_id, **fields))
         except OSError as error:
             # Nothing may run without a trace: a full disk must not become a way around the audit.
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error

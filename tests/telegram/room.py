@@ -21,7 +21,7 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config
 from codebutler.domain.clock import Clock, SystemClock
-from codebutler.domain.model import ButtonClicked, Event, MessageEdited, MessagePosted
+from codebutler.domain.model import ButtonClicked, Event, MessageEdited, MessagePosted, Request
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
@@ -130,10 +130,10 @@ class Room:
         """Wait until nothing waits on the server."""
         await self.until(lambda: not self.server.telegram.waiting() and self.server.polls.is_waiting)
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
         self.refusals.append(event.user)
 
-    def commanded(self, event: Event, kind: str) -> None:
+    def commanded(self, event: Event, request: Request) -> None:
         pass
 
     def counted(self, outcome: Outcome, seconds: float) -> None:

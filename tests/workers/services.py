@@ -11,9 +11,10 @@ from codebutler.config.schema import Config, RepoSettings, WorkerSection
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.model import File, NoRequest, Operation, Quoted
 from codebutler.intake.records import Entry
+from codebutler.observe.chain import AuditAct
 from codebutler.protocol.capabilities import HostReport
 from codebutler.protocol.conversations import Traced
-from codebutler.protocol.messages import Audit, Doing, LogTag, TotalUse, TurnEnded
+from codebutler.protocol.messages import Doing, LogTag, TotalUse, TurnEnded
 from codebutler.supervisor.port import News
 from tests.events import posted
 
@@ -37,7 +38,7 @@ class RecordingServices:
         self.sent: list[tuple[str, str, Operation, bool]] = []
         self.settled: list[int] = []
         self.notices: list[tuple[str, str]] = []
-        self.audits: list[tuple[str, Audit]] = []
+        self.audits: list[AuditAct] = []
         self.doings: list[tuple[str, str, str]] = []
         self.ended: list[TurnEnded] = []
         self.logs: list[tuple[str, str, str]] = []
@@ -111,8 +112,8 @@ class RecordingServices:
         self.notices.append((repo.name, why))
         self._note()
 
-    def audit(self, repo: RepoSettings, record: Audit) -> None:
-        self.audits.append((repo.name, record))
+    def audit(self, act: AuditAct) -> None:
+        self.audits.append(act)
         self._note()
 
     def log(self, repo: str, tag: LogTag, text: str) -> None:

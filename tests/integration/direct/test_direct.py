@@ -24,6 +24,7 @@ from codebutler.domain.model import (
     MessagePosted,
     Prompt,
     React,
+    Request,
     TurnNote,
 )
 from codebutler.intake.direct import DirectReader, DirectThreads
@@ -31,6 +32,7 @@ from codebutler.intake.intake import Intake, Outcome, Threads
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
+from codebutler.observe.chain import act_of
 from codebutler.parent.apphome_page import RepoCard
 from codebutler.parent.direct import DirectMessages, DirectSources
 from codebutler.platform.tasks import Tasks
@@ -110,11 +112,11 @@ class House:
         note = TurnNote(state="waiting", thread="5.000005", text="deploy it", agent="claude", at="2026-01-01")
         return [RepoCard("alpha", "C1", "running", (note,)), RepoCard("beta", "C2", "sleeping")]
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
-        self.refusals.append((f"{kind}: {decision.reason}", tell))
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
+        self.refusals.append((f"{act_of(event, request, decision.reason).kind}: {decision.reason}", tell))
 
-    def commanded(self, event: Event, kind: str) -> None:
-        self.commands.append(kind)
+    def commanded(self, event: Event, request: Request) -> None:
+        self.commands.append(act_of(event, request, "").kind)
 
     def counted(self, outcome: Outcome, seconds: float) -> None:
         pass

@@ -11,11 +11,12 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
 from codebutler.config.schema import AgentSection, Config
 from codebutler.domain.errors import StoreError
-from codebutler.domain.model import Event, MessagePosted, Prompt
+from codebutler.domain.model import Event, MessagePosted, Prompt, Request
 from codebutler.intake.intake import Intake, Outcome, Threads
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
+from codebutler.observe.chain import act_of
 from tests.clock import ManualClock
 from tests.events import posted
 
@@ -31,11 +32,11 @@ class Books:
         self.commands: list[str] = []
         self.without_space: list[str] = []
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
         self.refusals.append((event.user, tell))
 
-    def commanded(self, event: Event, kind: str) -> None:
-        self.commands.append(kind)
+    def commanded(self, event: Event, request: Request) -> None:
+        self.commands.append(act_of(event, request, "").kind)
 
     def counted(self, outcome: Outcome, seconds: float) -> None:
         pass

@@ -133,7 +133,7 @@ async def test_an_operation_is_sent_answered_and_audited(fork_server: ForkServer
         await home.services.until(lambda: "sent op7 posted-op7" in home.services.log_text("shop"))
         assert home.services.sent == [("shop", "op7", Post(message=said("hello")), False)]
         await home.services.until(lambda: bool(home.services.audits))
-        assert home.services.audits[0][1].text == "ls"
+        assert home.services.audits[0].text == "ls"
 
 
 @needs_proc

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from codebutler.domain.model import NoRequest, Prompt
 from codebutler.observe.chain import TEXT_CHARS, AuditAct, act_of, shortened
 from tests.events import clicked, posted
 
@@ -20,13 +21,14 @@ PRESS = clicked(
 
 
 def test_a_reason_from_a_form_is_kept() -> None:
-    act = act_of(PRESS, "button codebutler.deny", "allowed")
-    assert (act.user, act.channel, act.thread, act.text) == ("U1", "C1", "5.1", "too dear")
+    act = act_of(PRESS, NoRequest(), "allowed")
+    assert (act.kind, act.user, act.channel) == ("button codebutler.deny", "U1", "C1")
+    assert (act.thread, act.text) == ("5.1", "too dear")
 
 
 def test_a_message_is_kept_with_its_thread_or_itself() -> None:
-    act = act_of(posted(channel="C1", ref="1.1", user="U1", text="hello"), "prompt", "allowed")
-    assert (act.thread, act.text) == ("1.1", "hello")
+    act = act_of(posted(channel="C1", ref="1.1", user="U1", text="hello"), Prompt(text="hello"), "allowed")
+    assert (act.kind, act.thread, act.text) == ("prompt", "1.1", "hello")
 
 
 def test_of_what_was_refused_the_beginning_its_length_and_its_digest_are_kept() -> None:

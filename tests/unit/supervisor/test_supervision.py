@@ -17,6 +17,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
+from codebutler.observe.chain import AuditAct
 from codebutler.protocol.messages import (
     PROTOCOL_VERSION,
     Audit,
@@ -287,7 +288,7 @@ async def test_the_end_of_a_turn_is_answered_when_it_is_kept_and_holds_up_nothin
 
 async def test_an_audit_that_cannot_be_written_stops_the_worker() -> None:
     class FullDisk(RecordingServices):
-        def audit(self, repo: object, record: Audit) -> None:
+        def audit(self, act: AuditAct) -> None:
             raise OSError(28, "No space left on device")
 
     services, clock, spawner = FullDisk(), ManualClock(), FakeSpawner()

@@ -15,7 +15,7 @@ from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config
-from codebutler.domain.model import Event, MessagePosted
+from codebutler.domain.model import Event, MessagePosted, Request
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.dispatcher import HeldBack
 from codebutler.intake.intake import Intake, Outcome
@@ -61,10 +61,10 @@ class Life:
         self.routed.append(entry.event)
         self.news.set()
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
         self.refusals.append(event.user)
 
-    def commanded(self, event: Event, kind: str) -> None:
+    def commanded(self, event: Event, request: Request) -> None:
         self.news.set()
 
     def counted(self, outcome: Outcome, seconds: float) -> None:

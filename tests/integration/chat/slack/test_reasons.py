@@ -17,7 +17,7 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatUnreachableError
-from codebutler.domain.model import ButtonClicked, Event
+from codebutler.domain.model import ButtonClicked, Event, Request
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
@@ -55,10 +55,10 @@ class Scene:
         )
         self.door = EventHandler(intake, self.chat.me, lambda notice: self.press(notice))
 
-    def refused(self, event: Event, kind: str, decision: Decision, *, tell: bool) -> None:
+    def refused(self, event: Event, request: Request, decision: Decision, *, tell: bool) -> None:
         self.refusals.append(event.user)
 
-    def commanded(self, event: Event, kind: str) -> None:
+    def commanded(self, event: Event, request: Request) -> None:
         pass
 
     def counted(self, outcome: Outcome, seconds: float) -> None:
