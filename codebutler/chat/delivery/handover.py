@@ -57,7 +57,7 @@ class Uploads:
                 # Recorded by an earlier process, or before the channel was closed to us: it may be shared.
                 item.file_id = await self._notes.note(f"upload:{item.channel}:{item.op_id}")
                 item.unsure = item.unsure or bool(item.file_id)
-            if item.is_repeat:
+            if item.unsure and item.cannot_tell:
                 upload = said_again(upload)
             if not item.file_id or not await self._share_again(item, upload):
                 await self._begin(item, upload)
@@ -163,7 +163,7 @@ class Handover:
         reached("post.before")
         result = item.place
         operation = item.operation
-        if item.unsure and item.is_repeat and isinstance(operation, Post):
+        if item.unsure and item.cannot_tell and isinstance(operation, Post):
             operation = said_again(operation)
         match operation:
             case Post() as post if item.place:

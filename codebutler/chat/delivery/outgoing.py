@@ -231,7 +231,6 @@ class Item(WaitingCall):
                 self.step = "keep a place"
 
     @property
-    def is_repeat(self) -> bool:
-        """Whether it must say that it may be a repeat, because nobody can tell."""
-        is_whispered = isinstance(self.operation, Post) and self.operation.only_for
-        return self.unsure and bool(is_whispered or not self.can_look)
+    def cannot_tell(self) -> bool:
+        """Whether nobody can tell if it was sent before: then, while it is ``unsure``, it must say so."""
+        return not self.can_look or (isinstance(self.operation, Post) and bool(self.operation.only_for))
