@@ -51,17 +51,13 @@ _TYPOGRAPHIC = re.compile(
 
 
 def request_of(event: Event, prefixes: Collection[str]) -> Request:
-    """The request in an event; ``prefixes`` are the lower-case words that name an agent here."""
+    """The request in an event; ``prefixes`` are the lower-case words that name an agent here. A leading ``/path`` that
+    is not a command stays a prompt."""
     if isinstance(event, SlashCommand):
         return slash_request(event.text, prefixes)
-    if isinstance(event, MessagePosted | MessageEdited):
-        return text_request(event.text, prefixes)
-    return NoRequest()
-
-
-def text_request(text: str, prefixes: Collection[str]) -> Request:
-    """The request in a message's text. A leading ``/path`` that is not a command stays a prompt."""
-    stripped = _bare(text)
+    if not isinstance(event, MessagePosted | MessageEdited):
+        return NoRequest()
+    stripped = _bare(event.text)
     if (match := _BANG.match(stripped)) and (name := _name_in(match, prefixes)):
         return _command(name, match["rest"] or "", prefixes)
     slash = _SLASH.match(stripped)
@@ -74,7 +70,7 @@ def text_request(text: str, prefixes: Collection[str]) -> Request:
             return _prompt(match[2], name)
         if name in WORDS and WORDS[name].colon:
             return Command(name=name, argument=match[2].strip())
-    return Prompt(text=text)
+    return Prompt(text=event.text)
 
 
 def is_plain(text: str) -> bool:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.domain.model import Command, NoRequest, Prompt, Request
-from codebutler.text.requests import request_of, slash_request, text_request
+from codebutler.text.requests import request_of, slash_request
 from tests import events
 from tests.events import posted, slashed
 
 PREFIXES = {"claude", "kimi", "agent", "run", "gemini"}
+
+
+def text_request(text: str, prefixes: Collection[str]) -> Request:
+    return request_of(posted(channel="C1", ref="1.1", user="U1", text=text), prefixes)
 
 
 @pytest.mark.parametrize(
