@@ -101,10 +101,12 @@ UNATTENDED = "CronCreate,CronDelete,CronList,ScheduleWakeup,RemoteTrigger,ListAg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation(Surroundings):
-    """The program, and what is the same for every process of one repository. ``fixed_env``: the environment of the CLI
-    and every tool it runs, except for how it reaches its model."""
+    """The program, and what is the same for every process of one repository. ``root``: the directory that
+    contains it. ``fixed_env``: the environment of the CLI and every tool it runs, except for how it reaches its
+    model."""
 
     binary: Path
+    root: Path = field(init=False)
     fixed_env: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,6 +114,7 @@ class Installation(Surroundings):
         own = {"CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES), "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
         env = {**own, **QUIET, **self.env(passed_on=PASSED_ON)}
         object.__setattr__(self, "fixed_env", env)
+        object.__setattr__(self, "root", program_root(self.binary, self.home))
 
 
 def argv(
@@ -160,7 +163,7 @@ def policy(
             "other directories would show there: register it where the path is shorter"
         )
     readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
-    readable += [program_root(around.binary, around.home), *programs]
+    readable += [around.root, *programs]
     writable = (claude_sessions(claude, workdir), claude / "tasks" / session_id, claude / ".credentials.json")
     return SandboxPolicy(
         workdir=workdir,
