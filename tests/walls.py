@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Launch, SandboxPolicy
-from codebutler_worker.sandbox.select import NoSandbox
+from codebutler_worker.sandbox.common import Launch, NoSandbox, SandboxPolicy
 from tests.ordinary import ORDINARY_ID, give_home_away, give_repository_away
 from tests.programs import require
 

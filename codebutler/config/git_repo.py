@@ -79,7 +79,7 @@ def repo_root(path: Path) -> Path:
         )
     if not path.is_dir():
         raise CodeButlerError(f"{path} is not a directory: pass the path of a git repository")
-    if (owner := _somebody(path)) is not None and (why := unreachable_because(path, owner)):
+    if (owner := _somebody(path)) is not None and (why := unreachable_because(owner, path)):
         raise CodeButlerError(why)
     result = ask_git(path, "rev-parse", "--show-toplevel")
     if result.returncode == 0:
@@ -198,29 +198,24 @@ def sudo_user(env: Mapping[str, str]) -> Owner:
     return Owner(ORDINARY_ID, ORDINARY_ID)
 
 
-def barrier(path: Path, owner: Owner) -> Path | None:
-    """The first directory on the way to ``path``, links resolved, that ``owner``, with only their own group,
-    cannot enter; None if they get there.
+def unreachable_because(owner: Owner, *paths: Path) -> str:
+    """One line on what keeps ``owner``, with only their own group, from the first of ``paths`` that they cannot reach,
+    links resolved, and what to do; "" if nothing does.
 
     By the modes alone: a directory with an access control list is assumed to let them in.
     """
-    for directory in reversed(path.resolve().parents):
-        found = directory.stat()
-        if found.st_uid == owner.uid:
-            allowed = found.st_mode & 0o100
-        elif found.st_gid == owner.gid:
-            allowed = found.st_mode & 0o010
-        else:
-            allowed = found.st_mode & 0o001
-        if not allowed and not this_system().has_access_list(directory):
-            return directory
-    return None
-
-
-def unreachable_because(path: Path, owner: Owner) -> str:
-    """One line on what keeps ``owner`` from ``path`` and what to do; "" if nothing does."""
-    found = barrier(path, owner)
-    return "" if found is None else BARRED.format(path=path, uid=owner.uid, barrier=found)
+    for path in paths:
+        for directory in reversed(path.resolve().parents):
+            found = directory.stat()
+            if found.st_uid == owner.uid:
+                allowed = found.st_mode & 0o100
+            elif found.st_gid == owner.gid:
+                allowed = found.st_mode & 0o010
+            else:
+                allowed = found.st_mode & 0o001
+            if not allowed and not this_system().has_access_list(directory):
+                return BARRED.format(path=path, uid=owner.uid, barrier=directory)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

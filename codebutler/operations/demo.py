@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.git_repo import Owner, barrier, sudo_user, unreachable_because
+from codebutler.config.git_repo import Owner, sudo_user, unreachable_because
 from codebutler.config.paths import Home
 from codebutler.config.resolve import VARIABLES
 from codebutler.domain.command_help import completions, usage_hint
@@ -174,7 +174,7 @@ def _clone(git: str, path: Path, place: Path) -> subprocess.CompletedProcess[str
     owner = Owner.at(path) if os.geteuid() == 0 and path.exists() else None
     if owner is None or owner.is_root:
         return subprocess.run(words, capture_output=True, text=True)
-    if why := unreachable_because(path, owner):
+    if why := unreachable_because(owner, path):
         raise CodeButlerError(why)
     place.parent.chmod(PASSABLE)
     place.mkdir()
@@ -288,6 +288,6 @@ def scratch_place() -> str:
     """The directory for temporary files; short, because a Unix socket's path must be, and under root one that
     the repository's owner can reach."""
     place = Path(os.environ.get("TMPDIR") or TMP)
-    if os.geteuid() == 0 and barrier(place / "any", sudo_user(os.environ)):
+    if os.geteuid() == 0 and unreachable_because(sudo_user(os.environ), place / "any"):
         return TMP
     return str(place)

@@ -121,7 +121,7 @@ class FreshCheckout:
             raise CodeButlerError(
                 f"{named} belongs to root: give it to an ordinary user, or better, {RUN_AS_USER}"
             )
-        if self._owner is not None and (why := unreachable_because(self._root / "any", self._owner)):
+        if self._owner is not None and (why := unreachable_because(self._owner, self._root / "any")):
             raise CodeButlerError(why)
         if not os.access(self._root, os.W_OK | os.X_OK):
             raise CodeButlerError(f"{named} cannot be written: check its permissions")

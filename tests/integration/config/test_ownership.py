@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.git_repo import Owner, barrier, is_tracked, repo_root, sudo_user, unreachable_because
+from codebutler.config.git_repo import Owner, is_tracked, repo_root, sudo_user, unreachable_because
 from codebutler.domain.errors import CodeButlerError
 from tests.ordinary import give_away
 
@@ -46,6 +46,11 @@ def test_a_group_of_roots_is_not_taken_along() -> None:
     assert Owner.of(found) == Owner(1234, 1234)
 
 
+def barrier(path: Path, owner: Owner) -> Path | None:
+    told = unreachable_because(owner, path)
+    return Path(told.partition(f"{path}: ")[2].partition(" is closed")[0]) if told else None
+
+
 def test_the_first_directory_that_keeps_somebody_out_is_named(reachable: Path) -> None:
     inner = reachable / "outer" / "inner"
     inner.mkdir(parents=True)
@@ -68,11 +73,11 @@ def test_the_first_directory_that_keeps_somebody_out_is_named(reachable: Path) -
 def test_one_line_says_what_to_do(reachable: Path) -> None:
     (away := reachable / "away").mkdir(mode=0o700)
     (away / "repo").mkdir()
-    told = unreachable_because(away / "repo", STRANGER)
+    told = unreachable_because(STRANGER, away / "repo")
     assert f"agents run as user 4321, who cannot reach {away / 'repo'}" in told
     assert f"chmod o+x {away}" in told
     assert "\n" not in told
-    assert unreachable_because(away, STRANGER) == ""
+    assert unreachable_because(STRANGER, away) == ""
 
 
 @pytest.mark.root

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.access import Egress, NetworkAccess
+from codebutler_worker.egress.access import Egress, NetworkAccess, ProxiedAccess
 from codebutler_worker.egress.hosts import Dialer
 from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
@@ -77,7 +77,7 @@ class OwnersEgress(Egress):
 
     async def open(
         self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None
-    ) -> NetworkAccess:
+    ) -> ProxiedAccess:
         return await super().open(rules, kind, ORDINARY_ID if uid is None and os.geteuid() == 0 else uid)
 
 

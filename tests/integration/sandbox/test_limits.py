@@ -220,7 +220,10 @@ async def test_the_groups_of_a_dead_worker_are_swept_and_those_of_the_living_sta
     limiter = grouped("pids", limits=ResourceLimits(processes=9))
     living = await limiter.begin()
     space = Path("/proc/self/ns/pid").stat().st_ino
-    dead = ControlGroup(limiter.slots, f"{PREFIX}{space}-{os.getpid()}-1-0", ResourceLimits())
+    name = f"{PREFIX}{space}-{os.getpid()}-1-0"
+    dead = ControlGroup(tuple(slot.directory / name for slot in limiter.slots), ResourceLimits())
+    for directory in dead.directories:
+        directory.mkdir()
     left = await asyncio.create_subprocess_exec("sleep", "300")
     (dead.directories[0] / "cgroup.procs").write_text(str(left.pid))
     assert await limiter.sweep() == 1

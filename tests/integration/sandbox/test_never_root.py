@@ -14,9 +14,8 @@ import pytest
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.common import NoSandbox, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
-from codebutler_worker.sandbox.select import NoSandbox
 from tests.containers import attack
 from tests.ordinary import give_away
 from tests.programs import require

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.common import SandboxPolicy
-from codebutler_worker.sandbox.select import NoSandbox
+from codebutler_worker.sandbox.common import NoSandbox, SandboxPolicy
 from tests.containers import attack, open_directory
 from tests.ordinary import give_away
 

@@ -15,7 +15,7 @@ from codebutler_worker.agents.shell.run import keys
 from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.egress.access import NetworkAccess
 
-OPEN = NetworkAccess.without_proxy("open")
+OPEN = NetworkAccess()
 REPL = CommandRule(prefix="py", binary="python3", args=("-i",), mode="interactive")
 HEADLESS = CommandRule(prefix="codex", binary="codex", mode="headless")
 AROUND = Surroundings(

@@ -7,7 +7,7 @@ from pathlib import Path
 from codebutler.config.schema import SandboxSection
 from codebutler.config.trust import is_guarded
 from codebutler_worker.sandbox.cgroups import ResourceLimits, Slot, own_slots
-from codebutler_worker.sandbox.limits import Limiter, configured, explain, inner, outer
+from codebutler_worker.sandbox.limits import ControlGroup, Limiter, configured, entrance, explain, inner
 
 MOUNT = "30 23 0:29 {root} {where} rw,relatime shared:9 - {kind} cgroup rw,{options}"
 LIMITS = ResourceLimits(memory_bytes=1000, processes=7, cpus=0.5)
@@ -73,15 +73,16 @@ def test_what_is_written_into_a_group_of_version_1() -> None:
 def test_zero_is_no_limit() -> None:
     assert ResourceLimits().settings(Slot(Path("/c"), 2, ("pids", "memory", "cpu"))) == []
     assert not ResourceLimits().any
-    assert "ulimit -f" not in outer(("x",), ResourceLimits(), ())[2]
+    assert "ulimit -f" not in entrance(ResourceLimits())[2]
 
 
 def test_the_program_and_the_groups_are_arguments_never_script() -> None:
-    argv = outer(("a $(b)", "--"), ResourceLimits(file_bytes=2**20), (Path("/c/one two"),))
+    before = entrance(ResourceLimits(file_bytes=2**20))
+    argv = ControlGroup((), ResourceLimits(), (*before, "/c/one two", "--")).enter(("a $(b)", "--"))
     assert argv[3:] == ("limits", "/c/one two", "--", "a $(b)", "--")
     assert "ulimit -f 2048" in argv[2]
     assert "ulimit -d" not in argv[2]
-    assert "ulimit -d 1024" in outer(("x",), ResourceLimits(), (), 2**20)[2]
+    assert "ulimit -d 1024" in entrance(ResourceLimits(), 2**20)[2]
     assert inner(("a;b",), ResourceLimits(processes=9))[3:] == ("limits", "a;b")
 
 

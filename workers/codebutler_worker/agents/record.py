@@ -140,7 +140,7 @@ class SessionLogs:
         Once a day it also removes old logs."""
         session = turn_id[:ID_CHARS]
         try:
-            directory = make_beneath(self._repo, STATE_DIR, "logs", "sessions")
+            directory = make_beneath(self._repo / STATE_DIR, "logs", "sessions")
         except OSError as error:
             return SessionLog(None, session, error.strerror or str(error))
         try:

@@ -23,6 +23,7 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import Dialer, HostPort
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import Proxy, Rules
+from codebutler_worker.egress.service import TokenMeter
 from codebutler_worker.sandbox.common import Network, ProxySocket, SandboxPolicy
 
 PORT = 3128
@@ -58,26 +59,20 @@ IMPATIENT: Mapping[str, str] = MappingProxyType(
 """For package managers: retrying for minutes does not help if a host is refused."""
 
 
+@dataclass(slots=True)
 class NetworkAccess:
-    """Use as an async context manager around the program's whole life.
+    """Without a proxy. Use as an async context manager around the program's whole life.
 
-    ``network`` goes into its policy, ``port`` is where the service is on its loopback (0 = there is no proxy).
+    ``network`` and ``env`` go into its policy; ``port``: where the service is on its loopback (0 = there is no proxy);
+    ``refused``: the hosts that it asked for and may not reach, each once; ``gauge``: the tokens of its model's service
+    so far, none if its key does not pass through a proxy.
     """
 
-    def __init__(self, proxy: Proxy) -> None:
-        self.network: Network = "open"
-        self.port = 0
-        self.refused = proxy.refused
-        """The hosts that the program asked for and may not reach, each once."""
-        self.gauge = proxy.gauge
-        """The tokens of its model's service so far; none if its key does not pass through the proxy."""
-        self._proxy = proxy
-        self._servers: list[asyncio.Server] = []
-        self._listener: socket.socket | None = None
-        self._directory: Path | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._closed = False
+    network: Network = "open"
+    port: int = 0
+    env: Mapping[str, str] = field(default_factory=dict)
+    refused: list[HostPort] = field(default_factory=list)
+    gauge: TokenMeter = field(default_factory=TokenMeter)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,27 +80,26 @@ class NetworkAccess:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @classmethod
-    def without_proxy(cls, network: Literal["none", "open"]) -> Self:
-        """For programs with nothing to proxy, or without a proxy."""
-        access = cls(Proxy(Rules()))
-        access.network = network
-        return access
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        """The environment variables that the program needs for the network."""
-        if isinstance(self.network, ProxySocket):
-            url = f"http://{LOOPBACK}:{self.port}"
-            # The variables by which programs find the proxy.
-            names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
-            found = {**dict.fromkeys(names, url), "NO_PROXY": HERE, "no_proxy": HERE}
-            return {**found, "NODE_USE_ENV_PROXY": "1", **IMPATIENT}
-        return IMPATIENT if self.network == "none" else {}
-
     def through(self, policy: SandboxPolicy) -> SandboxPolicy:
         """``policy`` with this network access."""
         return replace(policy, network=self.network, env={**policy.env, **self.env})
+
+    async def close(self) -> None:
+        """Nothing gets through a proxy any more."""
+
+
+class ProxiedAccess(NetworkAccess):
+    """With a proxy, and perhaps nothing else."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        super().__init__(refused=proxy.refused, gauge=proxy.gauge)
+        self._proxy = proxy
+        self._servers: list[asyncio.Server] = []
+        self._listener: socket.socket | None = None
+        self._directory: Path | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._closed = False
 
     async def here(self) -> None:
         """Listen on this machine's own loopback, for programs that share its network."""
@@ -131,6 +125,10 @@ class NetworkAccess:
             self._shut()
             raise
         self.network, self.port = proxy, port
+        # The variables by which programs find the proxy.
+        names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+        found = {**dict.fromkeys(names, f"http://{LOOPBACK}:{port}"), "NO_PROXY": HERE, "no_proxy": HERE}
+        self.env = {**found, "NODE_USE_ENV_PROXY": "1", **IMPATIENT}
         self._keep(self._take(self._listener))
 
     async def close(self) -> None:
@@ -207,11 +205,11 @@ class Egress:
 
     async def open(
         self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None
-    ) -> NetworkAccess:
+    ) -> ProxiedAccess:
         """``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
         ``uid``: the user that the sandbox's wrapper runs as, if we are root. Raises SandboxUnavailableError."""
         proxy = Proxy(rules, self.dialer, logged=self._logged)
-        access = NetworkAccess(proxy)
+        access = ProxiedAccess(proxy)
         try:
             if kind == "hosts":
                 access.behind_socket(uid)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.egress.access import Egress, NetworkAccess
+from codebutler_worker.egress.access import IMPATIENT, Egress, NetworkAccess
 from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
@@ -59,8 +59,10 @@ class NetworkPolicy:
 
         Raises SandboxUnavailableError.
         """
-        if self.kind == "none" or not self.sandboxed:
-            return NetworkAccess.without_proxy("none" if self.kind == "none" else "open")
+        if self.kind == "none":
+            return NetworkAccess("none", env=IMPATIENT)
+        if not self.sandboxed:
+            return NetworkAccess()
         # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
         listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
         rules = Rules(Hosts(listed), service)

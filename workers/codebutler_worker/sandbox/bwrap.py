@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from codebutler.config.git_repo import unreachable_because
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
 from codebutler_worker.sandbox.common import (
@@ -24,7 +25,7 @@ from codebutler_worker.sandbox.common import (
     trial_directories,
     trial_failure,
 )
-from codebutler_worker.sandbox.person import become, require_way
+from codebutler_worker.sandbox.person import become
 from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, FilterFile
@@ -200,8 +201,9 @@ class BwrapSandbox(Sandbox):
             env=tuple(loader.items()),
             filter_fd=None if self.filter.missing else FD,
         )
-        if self._system.uid == 0 and not checkout.owner.is_root:
-            require_way(checkout.owner, checkout.root, *inside.named)
+        is_for_owner = self._system.uid == 0 and not checkout.owner.is_root
+        if is_for_owner and (why := unreachable_because(checkout.owner, checkout.root, *inside.named)):
+            raise SandboxUnavailableError(why)
         argv = with_tracked(argv, checkout)
         if isinstance(policy.network, ProxySocket):
             argv, quiet = self._through(policy.network, argv)

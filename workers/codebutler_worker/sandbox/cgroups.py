@@ -6,7 +6,6 @@ Kernel: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import secrets
@@ -191,8 +190,6 @@ def _can_make(directory: Path) -> bool:
 # A control group around a program and all its children.
 
 CPU_PERIOD_US = 100_000
-REMOVE_S = 1.0
-AGAIN_S = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,30 +231,8 @@ EVENTS = (
 )
 
 
-async def remove(directories: list[Path], within_s: float = REMOVE_S) -> bool:
-    """Kill the processes in ``directories`` and remove them; False if some remain."""
-    left = list(directories)
-    for _ in range(int(within_s / AGAIN_S)):
-        left = [directory for directory in left if not _removed(directory)]
-        if not left:
-            return True
-        # The kernel sends no event when the last process is gone.
-        await asyncio.sleep(AGAIN_S)
-    return False
-
-
-def _removed(directory: Path) -> bool:
-    try:
-        directory.rmdir()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        _kill(directory)
-        return False
-    return True
-
-
-def _kill(directory: Path) -> None:
+def kill(directory: Path) -> None:
+    """Kill the processes in a group."""
     if (directory / "cgroup.kill").exists():
         write(directory / "cgroup.kill", "1")
         return

@@ -20,6 +20,7 @@ from codebutler.config.git_repo import ORDINARY_ID, RUN_AS_USER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
 from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.pins import PinHold
 
 
@@ -137,6 +138,24 @@ class Sandbox(ABC):
 
     async def close(self) -> None:  # noqa: B027 - most keep nothing
         """Remove everything that this worker has created."""
+
+
+class NoSandbox(Sandbox):
+    """Runs the program as it is, with the policy's environment, home and working directory; if we are root, as the
+    owner of the working directory. Only a trusted configuration can ask for it. ``uid``: our user, None = find out."""
+
+    name = "none"
+
+    def __init__(self, uid: int | None = None) -> None:
+        self._uid = os.geteuid() if uid is None else uid
+
+    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
+        """Raises SandboxUnavailableError if the program would have to run as root."""
+        before = as_owner(policy.workdir, policy.workdir, Path(argv[0]), uid=self._uid)
+        return Launch(argv=(*before, *argv), env=environment(policy), cwd=policy.workdir)
+
+    async def self_test(self) -> None:
+        """Does nothing: without a sandbox nothing can fail."""
 
 
 def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:

@@ -19,7 +19,6 @@ from codebutler.config.programs import RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.cgroups import (
-    AGAIN_S,
     CONTROLLERS,
     EVENTS,
     ResourceLimits,
@@ -30,7 +29,7 @@ from codebutler_worker.sandbox.cgroups import (
     ownerless,
 )
 from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, ExpectedMount, mismatch, question
-from codebutler_worker.sandbox.limits import explain
+from codebutler_worker.sandbox.limits import AGAIN_S, explain
 
 CLIENT_S = 60.0
 MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"

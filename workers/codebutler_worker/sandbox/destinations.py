@@ -50,18 +50,25 @@ def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = Fals
         os.close(top)
 
 
-def make_beneath(root: Path, relative: str, *names: str) -> int:
-    """A descriptor for a directory below ``root/relative``, which exists: each of ``names`` inside the previous one,
-    created if missing. The caller closes it. Raises UnsafePathError and other OSError."""
-    at = open_beneath(root, relative, os.O_RDONLY | os.O_DIRECTORY)
-    for name in names:
-        try:
+def make_beneath(root: Path, *names: str, owner: Owner | None = None) -> int:
+    """A descriptor for a directory below ``root``, which exists: each of ``names`` inside the previous one, created
+    (for ``owner``, None = us) if missing. The caller closes it. Raises OSError, also if ``root`` or a name is a
+    symbolic link."""
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in names:
+            is_new = False
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=at)
+                is_new = True
             deeper = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-        finally:
             os.close(at)
-        at = deeper
+            at = deeper
+            if is_new and owner is not None:
+                os.fchown(at, owner.uid, owner.gid)
+    except BaseException:
+        os.close(at)
+        raise
     return at
 
 

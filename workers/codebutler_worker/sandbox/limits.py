@@ -8,8 +8,9 @@ per process: private writable memory, not mere reservations (getrlimit(2)).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
@@ -20,8 +21,8 @@ from codebutler_worker.sandbox.cgroups import (
     Slot,
     count,
     find_slots,
+    kill,
     owned_name,
-    remove,
     stale,
 )
 from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
@@ -36,6 +37,8 @@ DATA = "ulimit -d {kilobytes} 2>/dev/null || :"
 PROCESSES = "ulimit -u {count} 2>/dev/null || ulimit -p {count} 2>/dev/null || :"
 JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 126; shift; done; shift'
 RUN = 'exec "$@"'
+REMOVE_S = 1.0
+AGAIN_S = 0.005
 OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 """A group has these files only if the kernel accounts for swap."""
 
@@ -73,15 +76,13 @@ USUAL = ResourceLimits(memory_bytes=4096 * 2**20, processes=512)
 """The defaults for an agent on this machine itself."""
 
 
-def outer(
-    argv: tuple[str, ...], limits: ResourceLimits, join_files: tuple[Path, ...], data_bytes: int = 0
-) -> tuple[str, ...]:
-    """``argv`` in the groups of ``join_files``, with the rlimits that work everywhere, from its first instruction on.
-    ``data_bytes``: memory per process, if no group counts the total (0 = no limit)."""
+def entrance(limits: ResourceLimits, data_bytes: int = 0) -> tuple[str, ...]:
+    """The command that sets the rlimits that work everywhere, from the first instruction on. Its arguments: the files
+    of the groups to join, ``--``, and the program's. ``data_bytes``: memory per process, if no group counts the total
+    (0 = no limit). Pure."""
     size = (FILE_SIZE.format(blocks=limits.file_bytes // BLOCK_BYTES),) if limits.file_bytes else ()
     data = (DATA.format(kilobytes=data_bytes // 1024),) if data_bytes else ()
-    script = "; ".join((NO_CORE, *size, *data, JOIN, RUN))
-    return (SHELL, "-c", script, "limits", *map(str, join_files), "--", *argv)
+    return (SHELL, "-c", "; ".join((NO_CORE, *size, *data, JOIN, RUN)), "limits")
 
 
 def inner(argv: tuple[str, ...], limits: ResourceLimits) -> tuple[str, ...]:
@@ -101,41 +102,19 @@ def explain(struck: tuple[str, ...], limits: ResourceLimits) -> str:
     return f"The agent reached its limit of {which}: ask for less at once, or raise the limit."
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ControlGroup:
-    """The limits around one program: a control group in each of ``slots``, from before its start until after its end.
-    It has no ``container``. Raises OSError if a group cannot be created."""
+    """The limits around one program: a control group in each of ``directories``, from before its start until after its
+    end. ``entrance``: what precedes the program's arguments to start it in them. It has no ``container``."""
 
-    slots: tuple[Slot, ...]
-    name: str
+    directories: tuple[Path, ...]
     limits: ResourceLimits
-    directories: list[Path] = field(default_factory=list)
+    entrance: tuple[str, ...] = ()
     container: str = ""
-
-    def __post_init__(self) -> None:
-        try:
-            for slot in self.slots:
-                directory = slot.directory / self.name
-                directory.mkdir()
-                self.directories.append(directory)
-                for file, text in self.limits.settings(slot):
-                    if (directory / file).exists() or file not in OPTIONAL:
-                        (directory / file).write_text(text, encoding="ascii")
-        except OSError:
-            for directory in self.directories:
-                directory.rmdir()
-            raise
 
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """A shell joins the groups, sets the limits that no group enforces as rlimits, and becomes the program."""
-        counted = any("memory" in slot.controllers for slot in self.slots)
-        # Version 1 has a file for single threads to join. With it the kernel need not pause all forks first, which can
-        # take 10 ms per group (Linux 6.18, ``cgroup_procs_write_start``).
-        join_files = tuple(
-            directory / ("tasks" if slot.version == 1 else "cgroup.procs")
-            for slot, directory in zip(self.slots, self.directories, strict=True)
-        )
-        return outer(argv, self.limits, join_files, 0 if counted else self.limits.memory_bytes)
+        return (*self.entrance, *argv)
 
     def struck(self) -> str:
         """One line about the limits that a process in the groups reached, "" if none."""
@@ -149,17 +128,36 @@ class ControlGroup:
     async def burst(self) -> None:
         """Nothing to do: killing the group's first program, or the sandbox, ends them all."""
 
-    async def close(self) -> None:
-        """Kill everything left in the groups."""
-        await remove(self.directories)
+    async def close(self, within_s: float = REMOVE_S) -> None:
+        """Kill everything left in the groups, and remove them."""
+        left = list(self.directories)
+        for _ in range(int(within_s / AGAIN_S)):
+            for directory in [*left]:
+                try:
+                    directory.rmdir()
+                except FileNotFoundError:
+                    pass
+                except OSError:
+                    kill(directory)
+                    continue
+                left.remove(directory)
+            if not left:
+                return
+            # The kernel sends no event when the last process is gone.
+            await asyncio.sleep(AGAIN_S)
 
 
-@dataclass(frozen=True, slots=True)
 class Limiter:
     """Creates limits for each program. ``slots`` is where control groups can be created, () = nowhere."""
 
-    limits: ResourceLimits
-    slots: tuple[Slot, ...] = ()
+    def __init__(self, limits: ResourceLimits, slots: tuple[Slot, ...] = ()) -> None:
+        self.limits = limits
+        self.slots = slots
+        self._settings = [(slot, limits.settings(slot)) for slot in slots]
+        # Version 1 has a file for single threads to join. With it the kernel need not pause all forks first, which can
+        # take 10 ms per group (Linux 6.18, ``cgroup_procs_write_start``).
+        self._joins = ["tasks" if slot.version == 1 else "cgroup.procs" for slot in slots]
+        self._script = entrance(limits, 0 if self.holds("memory") else limits.memory_bytes)
 
     @classmethod
     def detect(cls, limits: ResourceLimits) -> Limiter:
@@ -168,18 +166,29 @@ class Limiter:
 
     async def begin(self) -> ControlGroup:
         """Raises SandboxUnavailableError if a group can no longer be created: no program starts without limits."""
+        name = owned_name() if self.slots else ""
+        made: list[Path] = []
         try:
-            return ControlGroup(self.slots, owned_name() if self.slots else "", self.limits)
+            for slot, settings in self._settings:
+                (directory := slot.directory / name).mkdir()
+                made.append(directory)
+                for file, text in settings:
+                    if file not in OPTIONAL or (directory / file).exists():
+                        (directory / file).write_text(text, encoding="ascii")
         except OSError as error:
+            for directory in made:
+                directory.rmdir()
             raise SandboxUnavailableError(
                 f"the agent's limits cannot be set ({error.filename}: {error.strerror}): "
                 "restart CodeButler, or set them to 0"
             ) from error
+        joins = [str(directory / file) for directory, file in zip(made, self._joins, strict=True)]
+        return ControlGroup(tuple(made), self.limits, (*self._script, *joins, "--"))
 
     async def sweep(self) -> int:
         """Kill and remove the groups of workers that no longer run; returns how many."""
         left = stale(self.slots)
-        await remove(left)
+        await ControlGroup(tuple(left), self.limits).close()
         return len({path.name for path in left})
 
     def holds(self, controller: str) -> bool:

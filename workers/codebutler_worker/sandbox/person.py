@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from codebutler.config.git_repo import (
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.protocol.messages import Finding, fail, ok, warn
+from codebutler_worker.sandbox.destinations import make_beneath
 from codebutler_worker.sandbox.system import find_setpriv
 
 # Which user agents run as, in words: never root, whoever started us.
@@ -73,19 +73,13 @@ def as_owner(repo: Path, *needed: Path, uid: int | None = None) -> tuple[str, ..
     if (os.geteuid() if uid is None else uid) != 0:
         return ()
     try:
-        owner = Owner.at(repo) if repo != Path() else sudo_user(os.environ)
+        owner = Owner.of(repo.stat()) if repo != Path() else sudo_user(os.environ)
     except OSError as error:
         raise SandboxUnavailableError(f"{repo}: {error.strerror}: restore it") from error
     before = become(owner, repo, find_setpriv())
-    require_way(owner, *(path for path in needed if path.is_absolute()))
+    if why := unreachable_because(owner, *(path for path in needed if path.is_absolute())):
+        raise SandboxUnavailableError(why)
     return before
-
-
-def require_way(owner: Owner, *paths: Path) -> None:
-    """Raises SandboxUnavailableError for the first of ``paths`` that ``owner`` cannot reach."""
-    for path in paths:
-        if why := unreachable_because(path, owner):
-            raise SandboxUnavailableError(why)
 
 
 def home_of_agents(repo: Path, ours: Path, uid: int | None = None) -> Path:
@@ -124,29 +118,13 @@ def make_directories(home: Path, path: Path) -> None:
         if os.geteuid() != 0:
             path.mkdir(parents=True, exist_ok=True)
         else:
-            _make_beneath(home, path.relative_to(home).parts)
+            found = home.stat()
+            owner = Owner(found.st_uid, found.st_gid)
+            os.close(make_beneath(home.resolve(), *path.relative_to(home).parts, owner=owner))
     except OSError as error:
         raise SandboxUnavailableError(
             f"{path} cannot be created ({error.strerror}): make it a directory that belongs to the owner of {home}"
         ) from error
-
-
-def _make_beneath(home: Path, parts: tuple[str, ...]) -> None:
-    at = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        owner = os.fstat(at)
-        for part in parts:
-            made = False
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, 0o700, dir_fd=at)
-                made = True
-            deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-            os.close(at)
-            at = deeper
-            if made:
-                os.fchown(at, owner.st_uid, owner.st_gid)
-    finally:
-        os.close(at)
 
 
 def _home_of(owner: Owner) -> Path:
@@ -158,7 +136,7 @@ def _home_of(owner: Owner) -> Path:
 
 def _is_theirs(home: Path, owner: Owner) -> bool:
     try:
-        return home.stat().st_uid == owner.uid and home != Path("/") and not unreachable_because(home, owner)
+        return home.stat().st_uid == owner.uid and home != Path("/") and not unreachable_because(owner, home)
     except OSError:
         return False
 
@@ -183,7 +161,7 @@ def served_findings(sandbox: str, group: Sequence[RepoSettings], ours: Path) -> 
     if uid == 0:
         theirs = [(repo, Owner.at(repo)) for repo in there if not Owner.at(repo).is_root]
         for repo, owner in theirs:
-            if why := unreachable_because(repo, owner):
+            if why := unreachable_because(owner, repo):
                 yield fail("sandbox", "user", why)
         homes = {(home_of_agents(repo, ours), owner.uid) for repo, owner in theirs}
         yield from (_home_finding(home, owner) for home, owner in sorted(homes))

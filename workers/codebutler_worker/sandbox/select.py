@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from codebutler.config.schema import SandboxMode, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy, environment, toolchains
+from codebutler_worker.sandbox.common import NoSandbox, Sandbox, toolchains
 from codebutler_worker.sandbox.limits import configured
-from codebutler_worker.sandbox.person import as_owner
-
-# NoSandbox: only a trusted configuration can ask for it.
-
-
-class NoSandbox(Sandbox):
-    """Runs the program as it is, with the policy's environment, home and working directory; if we are root, as the
-    owner of the working directory. ``uid``: our user, None = find out."""
-
-    name = "none"
-
-    def __init__(self, uid: int | None = None) -> None:
-        self._uid = os.geteuid() if uid is None else uid
-
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """Raises SandboxUnavailableError if the program would have to run as root."""
-        before = as_owner(policy.workdir, policy.workdir, Path(argv[0]), uid=self._uid)
-        return Launch(argv=(*before, *argv), env=environment(policy), cwd=policy.workdir)
-
-    async def self_test(self) -> None:
-        """Does nothing: without a sandbox nothing can fail."""
-
 
 WITHOUT = 'or, to run agents without a sandbox, set "sandbox": {"mode": "none"} in the global configuration'
 ANYTHING = SandboxSection()

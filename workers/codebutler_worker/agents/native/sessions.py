@@ -113,7 +113,7 @@ class NativeSessions:
     def _directory(self) -> Iterator[int]:
         """A descriptor of the directory, created if missing; no component may be a link."""
         try:
-            found = make_beneath(self._repo, STATE_DIR, DIRECTORY)
+            found = make_beneath(self._repo / STATE_DIR, DIRECTORY)
         except OSError as error:
             raise StoreError(f"the agent's session cannot be saved: {error.strerror or error}") from error
         try:
