@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from codebutler_worker.agents.acp.link import LARGE_BYTES, Pipe
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.common import Launch
+from codebutler_worker.sandbox.process import AgentProcess
 
 WRITE = f"""
 for size in (1, {LARGE_BYTES}, 1):

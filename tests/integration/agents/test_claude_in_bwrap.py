@@ -17,8 +17,8 @@ from codebutler_worker.agents.backend import Finished, Started, ToolResult, Tool
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.policy import for_agents
-from codebutler_worker.programs.process import descendants
 from codebutler_worker.sandbox.limits import AgentSandbox
+from codebutler_worker.sandbox.process import descendants
 from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees
 from tests.integration.egress.test_local_ports import listening

@@ -31,8 +31,8 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.policy import for_agents
-from codebutler_worker.programs.process import descendants
 from codebutler_worker.sandbox.limits import AgentSandbox
+from codebutler_worker.sandbox.process import descendants
 from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
 from tests.integration.egress.test_local_ports import listening

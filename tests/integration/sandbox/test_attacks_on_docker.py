@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.common import Enclosure
+from codebutler_worker.sandbox.process import AgentProcess
 from tests.dockerd import docker, made_by
 from tests.integration.sandbox.attacker import SECRET, Attacker
 from tests.ordinary import give_away

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.programs.process import AgentProcess
-from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.common import SandboxPolicy
 from codebutler_worker.sandbox.containers import MISSING, OWNER, Docker
 from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox, profile
+from codebutler_worker.sandbox.process import AgentProcess
+from codebutler_worker.sandbox.pty import PtyProcess
 from codebutler_worker.sandbox.select import select_sandbox
 from tests.containers import attack
 from tests.dockerd import docker, made_by
@@ -193,7 +193,7 @@ async def test_a_daemon_dies_with_its_program(
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.process import AgentProcess
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.common import SandboxPolicy
 

@@ -17,7 +17,6 @@ from codebutler_worker.agents.backend import Finished, ToolResult, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.rehearsal.actions import Tools
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import (
     PREFIX,
@@ -28,6 +27,7 @@ from codebutler_worker.sandbox.cgroups import (
 )
 from codebutler_worker.sandbox.common import Launch, SandboxPolicy
 from codebutler_worker.sandbox.limits import AgentSandbox, ControlGroup, Limiter
+from codebutler_worker.sandbox.process import AgentProcess
 from codebutler_worker.tools.outcome import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away

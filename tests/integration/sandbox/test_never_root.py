@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.common import NoSandbox, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.process import AgentProcess
 from tests.containers import attack
 from tests.ordinary import give_away
 from tests.programs import require

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from codebutler.platform.system import HEAD, NameEvent, events
-from codebutler_worker.programs.process import AgentProcess
-from codebutler_worker.programs.pty import PtyProcess
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
@@ -21,6 +19,8 @@ from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
 from codebutler_worker.sandbox.pins import Watcher
+from codebutler_worker.sandbox.process import AgentProcess
+from codebutler_worker.sandbox.pty import PtyProcess
 from tests.dockerd import made_by
 from tests.ordinary import give_away
 from tests.programs import require

@@ -7,8 +7,8 @@ import os
 import threading
 from pathlib import Path
 
-from codebutler_worker.programs.process import descendants
 from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.process import descendants
 from codebutler_worker.tools.outcome import Result
 from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, Context
 from tests.integration.tools.conftest import call

@@ -33,8 +33,8 @@ from codebutler.protocol.messages import (
 )
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 from codebutler.supervisor.forkserver import ForkServer, WorkerProcess
-from codebutler_worker.programs.process import MARK
 from codebutler_worker.runtime.runtime import Agents
+from codebutler_worker.sandbox.process import MARK
 from codebutler_worker.worker.bootstrap import serve
 from tests.containers import open_directory
 from tests.events import posted

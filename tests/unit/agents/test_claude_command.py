@@ -21,7 +21,7 @@ from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import TimeLimits
 from codebutler_worker.agents.survey import version_in
 from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.process import AgentProcess
 from tests.clock import ManualClock, settle
 
 BINARY = Path("/opt/claude/claude")

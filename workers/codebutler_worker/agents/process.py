@@ -30,7 +30,7 @@ from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
 from codebutler_worker.egress.access import NetworkAccess, new_token
 from codebutler_worker.egress.policy import noted
 from codebutler_worker.egress.service import ModelService, TokenMeter
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.process import AgentProcess
 
 TICK_S = 1.0
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableEr
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, look_up, missing_rule
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.sandbox.common import Launch, SandboxPolicy
+from codebutler_worker.sandbox.process import run_to_end
 
 PASSED_ON = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NO_PROXY", "SSL_CERT_FILE", "TZ"}

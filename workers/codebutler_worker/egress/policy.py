@@ -14,9 +14,9 @@ from codebutler_worker.egress.access import IMPATIENT, Egress, NetworkAccess
 from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy, trial_directories
 from codebutler_worker.sandbox.prelude import GIT_TOLD
+from codebutler_worker.sandbox.process import run_to_end
 
 Kind = Literal["none", "hosts", "open"]
 

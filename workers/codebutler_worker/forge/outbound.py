@@ -17,7 +17,7 @@ from pathlib import Path
 
 from codebutler.config.resolve import mask_text
 from codebutler_worker.forge.remote import ForgeError, Host, Remote, git_environment
-from codebutler_worker.programs.process import EndedProgram
+from codebutler_worker.sandbox.process import EndedProgram
 
 LOCAL_S = 300.0
 REMOTE_S = 300.0

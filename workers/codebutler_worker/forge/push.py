@@ -40,9 +40,9 @@ from codebutler_worker.forge.remote import (
     settings_in,
 )
 from codebutler_worker.present.lines import one_line
-from codebutler_worker.programs.process import EndedProgram
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, talks, thread_url, words_of
+from codebutler_worker.sandbox.process import EndedProgram
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Git

@@ -11,9 +11,9 @@ from pathlib import Path
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.policy import NetworkPolicy
-from codebutler_worker.programs.process import run_to_end
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.prelude import hint
+from codebutler_worker.sandbox.process import run_to_end
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tree.tree import environment
 

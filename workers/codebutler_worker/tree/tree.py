@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.programs.process import EndedProgram, Record, run_to_end
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.process import EndedProgram, Record, run_to_end
 from codebutler_worker.tree.scripts import COMMIT, DIFF, NO_REPOSITORY, NOTHING_LEFT, PUT_BACK, SNAPSHOT
 from codebutler_worker.tree.unsigned import MARK, Sign, unsigned_in
 

@@ -38,7 +38,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
 )
 from codebutler_worker.agents.headless import remembers
-from codebutler_worker.programs.process import descendants, kill_leftovers
+from codebutler_worker.sandbox.process import descendants, kill_leftovers
 from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.worker.roster import Roster
 

@@ -37,9 +37,9 @@ from codebutler.protocol.pipe import MessagePipe, to_worker_codec
 from codebutler_worker.conversation.parked import after_restore
 from codebutler_worker.conversation.workdir import remove_merged
 from codebutler_worker.media.files import forget_files
-from codebutler_worker.programs.process import kill_orphans
 from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.sandbox.person import home_of_agents
+from codebutler_worker.sandbox.process import kill_orphans
 from codebutler_worker.store.opening import STATE_DIR, open_on_own_thread
 from codebutler_worker.store.store import Store
 from codebutler_worker.worker.loop import Worker, greet

@@ -21,8 +21,8 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.process import AgentProcess
 
 if TYPE_CHECKING:
     from codebutler_worker.agents.acp.turn import AcpTurn

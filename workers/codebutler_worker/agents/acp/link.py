@@ -31,7 +31,7 @@ from pydantic import ValidationError
 
 from codebutler.config.section import OURS
 from codebutler_worker.agents.backend import Started, Verdict
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.process import AgentProcess
 
 QUEUE_MESSAGES = 256
 MOST_ASKED = 20

@@ -37,7 +37,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits
 from codebutler_worker.agents.push_server import needs_nobody, server
 from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.process import AgentProcess
 
 log = logging.getLogger(__name__)
 

@@ -38,8 +38,8 @@ from codebutler_worker.agents.survey import (
 )
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.programs.process import AgentProcess
 from codebutler_worker.sandbox.person import as_owner, make_directories
+from codebutler_worker.sandbox.process import AgentProcess
 
 log = logging.getLogger(__name__)
 

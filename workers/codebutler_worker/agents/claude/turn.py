@@ -22,7 +22,7 @@ from codebutler_worker.agents.claude.translate import (
 )
 from codebutler_worker.agents.process import ProcessTurn, TimeLimits, metered
 from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.programs.process import AgentProcess
+from codebutler_worker.sandbox.process import AgentProcess
 
 CONTINUATION_S = 5.0
 """If it stays silent this long after a result, nothing more follows."""

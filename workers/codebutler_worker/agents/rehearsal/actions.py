@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 from codebutler_worker.agents.rehearsal import language
 from codebutler_worker.agents.rehearsal.language import Intent
-from codebutler_worker.programs.process import Record, run_to_end
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.destinations import status_beneath
+from codebutler_worker.sandbox.process import Record, run_to_end
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tree.tree import ENV
 

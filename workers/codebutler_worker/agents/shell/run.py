@@ -15,8 +15,8 @@ from codebutler_worker.agents.backend import GONE, Finished, Output, Text
 from codebutler_worker.agents.running import LiveTurn
 from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
 from codebutler_worker.agents.shell.screen import TerminalScreen
-from codebutler_worker.programs.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.prelude import hint
+from codebutler_worker.sandbox.pty import CANONICAL_LINE_BYTES, INTERRUPT, PtyProcess
 
 # A message that is exactly one of these means that key.
 KEYS: Mapping[str, bytes] = {

@@ -15,8 +15,8 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.programs.pty import INTERRUPT, PtyProcess
 from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.pty import INTERRUPT, PtyProcess
 from tests.walls import as_it_is, walled
 
 DEADLINE_S = 20.0

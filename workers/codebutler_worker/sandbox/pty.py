@@ -22,9 +22,9 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from typing import Self
 
-from codebutler_worker.programs.process import Birth, Program, begun, birth_of
 from codebutler_worker.sandbox.common import Launch
 from codebutler_worker.sandbox.limits import SHELL
+from codebutler_worker.sandbox.process import Birth, Program, begun, birth_of
 
 # Reading a terminal's output piece by piece; each piece is recorded first.
 #

@@ -13,13 +13,13 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.programs.process import (
+from codebutler_worker.sandbox.cgroups import owned_name, ownerless
+from codebutler_worker.sandbox.common import Launch
+from codebutler_worker.sandbox.process import (
     MARK,
     AgentProcess,
     kill_orphans,
 )
-from codebutler_worker.sandbox.cgroups import owned_name, ownerless
-from codebutler_worker.sandbox.common import Launch
 
 
 def launch(script: str, cwd: Path) -> Launch:
