@@ -14,8 +14,8 @@ import msgspec
 
 from codebutler.chat.slack.render import REACTIONS
 from codebutler.config.chats import SlackSection
-from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
+from codebutler.config.programs import CONFIGURED, Choice
 from codebutler.config.schema import (
     AgentSection,
     ApprovalsSection,

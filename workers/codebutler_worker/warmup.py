@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator
 from ctypes import c_uint32
 from pathlib import Path
 
-from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
+from codebutler.config.programs import CONFIGURED, Choice
 from codebutler.config.schema import AgentSection, Config, RepoSettings
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import SandboxUnavailableError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.config.choices import DEFAULT_MODEL
+from codebutler.config.programs import DEFAULT_MODEL
 from codebutler_worker.agents.backend import Answer, Approval, Finished, Started, ToolResult
 from tests.claude_desk import Desk, bash, last, one, replace_section
 from tests.modelserver.server import Reply

@@ -18,7 +18,7 @@ from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.sandbox.person import served_findings
 from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.worker.roster import Roster
+from codebutler_worker.worker.bootstrap import Roster
 from tests.ordinary import give_home_away, give_repository_away
 from tests.programs import require
 from tests.walls import walled

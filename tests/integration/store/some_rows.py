@@ -14,7 +14,7 @@ from codebutler_worker.store.rows import (
     TurnRow,
     message_id,
 )
-from codebutler_worker.store.store import Store
+from codebutler_worker.store.unit_of_work import Store
 from tests.clock import ManualClock
 
 

@@ -15,8 +15,7 @@ from codebutler.platform.backups import LOOK_EVERY_S, Backups, DailyBackups
 from codebutler_worker.runtime.turns import STATES
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
-from codebutler_worker.store.store import BATCH, KEPT, Store
-from codebutler_worker.store.unit_of_work import UnitOfWork, iso
+from codebutler_worker.store.unit_of_work import BATCH, KEPT, Store, UnitOfWork, iso
 from tests.clock import ManualClock
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

@@ -22,8 +22,7 @@ from codebutler_worker.store.rows import (
     InboxRow,
     TurnState,
 )
-from codebutler_worker.store.store import Store
-from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from tests.clock import ManualClock
 from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
 

@@ -12,8 +12,7 @@ from codebutler.platform import sqlitefile
 from codebutler_worker.store.opening import open_store, writer_lock
 from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow, OutboxRow
-from codebutler_worker.store.store import Store
-from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from tests.clock import ManualClock
 from tests.powercut import Connection, Recorder, Step, cuts, put
 

@@ -24,8 +24,7 @@ from codebutler_worker.store.rows import (
     message_id,
     racers_conversation,
 )
-from codebutler_worker.store.store import Store
-from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from tests.integration.store.some_rows import a_message, a_turn, an_operation, path, store
 
 __all__ = ["path", "store"]

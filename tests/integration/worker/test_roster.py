@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.choices import Choice
+from codebutler.config.programs import Choice
 from codebutler.config.schema import CommandRule, Config, RepoSettings, SandboxMode, SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.memory.learning import MAX_BYTES, read_memory
-from codebutler_worker.worker.roster import Roster
+from codebutler_worker.worker.bootstrap import Roster
 from tests.clock import ManualClock
 from tests.ordinary import give_repository_away, open_the_way
 from tests.programs import require

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.choices import CONFIGURED, Choice
+from codebutler.config.programs import CONFIGURED, Choice
 from codebutler.config.schema import (
     AuthorizationRule,
     AuthorizationSection,

@@ -13,7 +13,7 @@ import pytest
 
 from codebutler.config.schema import MemorySection, NativeSection, RepoSettings, SandboxSection
 from codebutler.protocol.messages import Doing
-from codebutler_worker.worker.roster import Roster
+from codebutler_worker.worker.bootstrap import Roster
 from tests.modelserver.chat import events
 from tests.modelserver.completions import CompletionsServer
 from tests.modelserver.server import Call, Reply

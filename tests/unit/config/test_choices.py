@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from codebutler.config.choices import CONFIGURED, Choice, Mode, is_looser, section_of, with_choice
+from codebutler.config.programs import CONFIGURED, Choice, Mode, is_looser, section_of, with_choice
 from codebutler.config.schema import ClaudeSection, CommandRule, Config, PermissionMode
 
 PLAIN = Config()

@@ -18,8 +18,7 @@ from codebutler_worker.conversation.parked import CONTINUED_REASON, after_restor
 from codebutler_worker.runtime.turns import LIVE, STATES
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import OperationState, OutboxRow, TurnRow, TurnState
-from codebutler_worker.store.store import Store
-from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from codebutler_worker.worker.inbox import EventInbox
 from tests.clock import ManualClock
 from tests.events import clicked

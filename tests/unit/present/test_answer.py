@@ -12,8 +12,8 @@ from markdown_it import MarkdownIt
 from codebutler.domain.model import Post, Upload
 from codebutler.text.redact import Redactor
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.present.answer import answer as answer_without
-from codebutler_worker.present.answer import footer
+from codebutler_worker.present.progress import answer as answer_without
+from codebutler_worker.present.progress import footer
 from tests.shown import blocks_of, text_of
 
 answer = partial(answer_without, redact=Redactor().redact)

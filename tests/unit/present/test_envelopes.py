@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.text.envelope import Envelope
-from codebutler_worker.present.answer import posts
+from codebutler_worker.present.progress import posts
 from tests.shown import text_of
 
 

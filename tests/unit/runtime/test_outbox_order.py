@@ -12,7 +12,7 @@ from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update,
 from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.runtime.outbox import Outbox, _left_behind
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.store import Store
+from codebutler_worker.store.unit_of_work import Store
 
 STOP = Button("Stop", "codebutler.stop", "t1")
 

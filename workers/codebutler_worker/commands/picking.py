@@ -16,18 +16,19 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.choices import (
+from codebutler.config.permission import admitted, may
+from codebutler.config.programs import (
     DEFAULT_MODEL,
     MODEL,
     MODES,
     ModelSection,
+    agents_of,
     is_looser,
+    program_names,
     section_of,
     usual_model,
     word_for,
 )
-from codebutler.config.permission import admitted, may
-from codebutler.config.programs import agents_of, program_names
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.commands import IN_THREADS
 from codebutler.domain.errors import CodeButlerError
@@ -45,9 +46,9 @@ from codebutler_worker.commands.showing import agent_lines
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.deciding import already_decided
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
-from codebutler_worker.present.answer import answer as answer_parts
-from codebutler_worker.present.answer import footer
 from codebutler_worker.present.lines import code, conflict_text, merge_line, one_line, person
+from codebutler_worker.present.progress import answer as answer_parts
+from codebutler_worker.present.progress import footer
 from codebutler_worker.runtime.deferred import Also, CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, agent_name, prefixes_of, talks, using

@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from codebutler.config.choices import DEFAULT_MODEL, word_for
-from codebutler.config.programs import program_names, program_of
+from codebutler.config.programs import DEFAULT_MODEL, program_names, program_of, word_for
 from codebutler.config.schema import Config
 from codebutler.domain.command_help import nearest
 from codebutler.domain.commands import ALL, IN_THREADS, word_of
@@ -21,9 +20,8 @@ from codebutler.text.amounts import load, today
 from codebutler.text.markup import fence, message_link, plain
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.present.answer import answer
 from codebutler_worker.present.lines import code, one_line, span
-from codebutler_worker.present.progress import SIGNS
+from codebutler_worker.present.progress import SIGNS, answer
 from codebutler_worker.runtime.budget import NOBODY, lines, overview, spent_today, used_today
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime

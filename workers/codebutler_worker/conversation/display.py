@@ -28,15 +28,17 @@ from codebutler_worker.conversation.queue import MARK_AFTER_S, WORKING, show
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.media.files import load_file
 from codebutler_worker.present import progress
-from codebutler_worker.present.answer import only_files, posts, unsent
 from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.progress import (
     TurnProgress,
     joined,
     live,
+    only_files,
+    posts,
     reduce,
     tool_label,
     tool_result,
+    unsent,
 )
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import race_in

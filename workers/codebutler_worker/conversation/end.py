@@ -35,7 +35,6 @@ from codebutler_worker.conversation.queue import (
     show_waiting,
 )
 from codebutler_worker.conversation.terminal import TerminalDisplay
-from codebutler_worker.present.answer import answer, footer
 from codebutler_worker.present.lines import count, one_line, span
 from codebutler_worker.present.notices import (
     WRITTEN_LATE,
@@ -47,7 +46,7 @@ from codebutler_worker.present.notices import (
     stopped,
     taken_over,
 )
-from codebutler_worker.present.progress import Outcome, TurnProgress, collapsed
+from codebutler_worker.present.progress import Outcome, TurnProgress, answer, collapsed, footer
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import (
     TurnEvent,

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from uuid import NAMESPACE_URL, uuid5
 
-from codebutler.config.choices import CONFIGURED, Choice, section_of
-from codebutler.config.programs import UNDO, beside, program_of
+from codebutler.config.programs import CONFIGURED, UNDO, Choice, beside, program_of, section_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.model import Value
 from codebutler.domain.refs import MessageRef

@@ -46,9 +46,8 @@ from codebutler_worker.conversation.prepare import BegunTurn, prompt_of, system_
 from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir
 from codebutler_worker.memory.keeping import TurnNotes
 from codebutler_worker.memory.learning import memory_block, read_memory
-from codebutler_worker.present.answer import NOTHING_LEFT
 from codebutler_worker.present.lines import count
-from codebutler_worker.present.progress import Outcome
+from codebutler_worker.present.progress import NOTHING_LEFT, Outcome
 from codebutler_worker.runtime.budget import BudgetWatch, used_up_text
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import ApprovalAnswer, tag_of

@@ -36,9 +36,9 @@ from codebutler_worker.media.files import (
     safe_name,
     save_file,
 )
-from codebutler_worker.present.answer import heard, left_out, not_transcribed, why_not
 from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
+from codebutler_worker.present.progress import heard, left_out, not_transcribed, why_not
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, talks, using, words_of
 from codebutler_worker.store.rows import AttachmentRow, DeferredRow, TurnRow, TurnState, message_id

@@ -25,8 +25,7 @@ from codebutler.domain.refs import NOWHERE, MessageRef
 from codebutler.platform.signals import reached
 from codebutler.protocol.messages import MAX_UPLOAD_BYTES, PIECE_BYTES, Send, TurnEnded, UploadPiece
 from codebutler_worker.store.rows import OutboxRow
-from codebutler_worker.store.store import Store
-from codebutler_worker.store.unit_of_work import Outgoing, UnitOfWork
+from codebutler_worker.store.unit_of_work import Outgoing, Store, UnitOfWork
 
 # This many of each kind are sent at once. Chats take reactions slowly: they must not hold up an answer.
 WINDOWS = {"post": 64, "upload": 64, "update": 64, "react": 100, "ended": 64}

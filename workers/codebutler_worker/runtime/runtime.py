@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from codebutler.config.choices import CONFIGURED, Choice
 from codebutler.config.paths import Home
+from codebutler.config.programs import CONFIGURED, Choice
 from codebutler.config.resolve import secrets_in
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
@@ -31,8 +31,7 @@ from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import Fetcher
 from codebutler_worker.runtime.outbox import Outbox
 from codebutler_worker.skills import Library
-from codebutler_worker.store.store import Store
-from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from codebutler_worker.tree.tree import Tree
 from codebutler_worker.tree.worktrees import Worktrees
 

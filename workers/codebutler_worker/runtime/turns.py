@@ -14,9 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from codebutler.config.chats import message_url
-from codebutler.config.choices import CONFIGURED, MODES, Choice, Mode, is_looser
 from codebutler.config.permission import ALLOWED, ANY_AGENT, Decision, Prefixes, Where, admitted, may
-from codebutler.config.programs import UNDO, asks_model, is_headless, program_of
+from codebutler.config.programs import (
+    CONFIGURED,
+    MODES,
+    UNDO,
+    Choice,
+    Mode,
+    asks_model,
+    is_headless,
+    is_looser,
+    program_of,
+)
 from codebutler.config.schema import AgentName, Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef

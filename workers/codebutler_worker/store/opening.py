@@ -25,7 +25,7 @@ from codebutler.platform.backups import Backups, open_or_restore
 from codebutler.platform.files import FileLock
 from codebutler.platform.sqlitefile import Shape, open_at_head
 from codebutler_worker.store import tables
-from codebutler_worker.store.store import Store, store_thread
+from codebutler_worker.store.unit_of_work import Store, store_thread
 
 LEGACY = "legacy"
 BASE = "base"

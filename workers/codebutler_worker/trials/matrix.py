@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from codebutler.config.choices import section_of
+from codebutler.config.programs import section_of
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError
@@ -46,7 +46,7 @@ from codebutler_worker.trials.turns import (
     picture,
     scratch_repository,
 )
-from codebutler_worker.worker.roster import Roster
+from codebutler_worker.worker.bootstrap import Roster
 
 STOP_S = 10.0
 MOST_BYTES = 10_000

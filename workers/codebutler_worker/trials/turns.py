@@ -19,9 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from codebutler.config.choices import CONFIGURED, Choice, Mode, section_of
 from codebutler.config.git_repo import sudo_user
-from codebutler.config.programs import is_headless
+from codebutler.config.programs import CONFIGURED, Choice, Mode, is_headless, section_of
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.protocol.capabilities import CAPABILITIES, Capability
@@ -40,7 +39,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.headless import remembers
 from codebutler_worker.sandbox.process import descendants, kill_leftovers
 from codebutler_worker.store.opening import prepare_state_dir
-from codebutler_worker.worker.roster import Roster
+from codebutler_worker.worker.bootstrap import Roster
 
 TURN_S = 120.0
 Blow = Literal["", "stop", "kill"]

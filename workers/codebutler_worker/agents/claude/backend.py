@@ -13,8 +13,8 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 import msgspec
 
 from codebutler.config.agent_sessions import claude_sessions
-from codebutler.config.choices import DEFAULT_MODEL
 from codebutler.config.paths import Home
+from codebutler.config.programs import DEFAULT_MODEL
 from codebutler.config.schema import ClaudeSection, RepoSettings
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, look_up, path_of
