@@ -210,7 +210,7 @@ class World:
         supervisor.add(self._settings)
         supervisor.start()
         self._intake = Intake(
-            repos=lambda: {CHANNEL: Repo("sample", self._settings.config)},
+            repos={CHANNEL: Repo("sample", self._settings.config)},
             journal=self.journal,
             dispatch=supervisor.deliver,
             refusals=books,

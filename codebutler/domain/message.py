@@ -100,12 +100,16 @@ def said(markdown: str, *buttons: Button) -> Message:
 
 
 def every_text(value: T, change: Callable[[str], str]) -> T:
-    """The same value, with ``change`` applied to every text in it."""
+    """The same value, with ``change`` applied to every text in it, but not to the keys of an object."""
     changed: Any = value
     if isinstance(value, str):
         changed = change(value)
     elif isinstance(value, tuple):
         changed = tuple(every_text(each, change) for each in value)
+    elif isinstance(value, list):
+        changed = [every_text(each, change) for each in value]
+    elif isinstance(value, dict):
+        changed = {key: every_text(each, change) for key, each in value.items()}
     elif isinstance(value, Struct):
         fields = (name for name in value.__struct_fields__ if name not in _OF_OURS)
         changed = replace(value, **{name: every_text(getattr(value, name), change) for name in fields})

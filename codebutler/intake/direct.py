@@ -165,7 +165,7 @@ class DirectReader:
     def __init__(
         self,
         threads: DirectThreads,
-        repos: Callable[[], Mapping[ConversationRef, Repo]],
+        repos: Mapping[ConversationRef, Repo],
         config: Callable[[], Config] = Config,
     ) -> None:
         self._threads = threads
@@ -174,7 +174,7 @@ class DirectReader:
 
     def repo_of(self, event: Event) -> Repo | None:
         """The repository that the event's thread is about, None if unknown or not served."""
-        return self._repos().get(home_of(self._threads, event))
+        return self._repos.get(home_of(self._threads, event))
 
     async def read(self, event: Event) -> tuple[Repo, Event, Request | None] | None:
         """(repository, event as that repository reads it, None). While its repository is unknown: one that
@@ -185,7 +185,7 @@ class DirectReader:
         repo = self.repo_of(event)
         if repo is not None and not isinstance(event, SlashCommand):
             return await self._about(repo, event)
-        mine = tuple(allowed(self._repos(), event.user).values())
+        mine = tuple(allowed(self._repos, event.user).values())
         request = request_of(event, ())
         if isinstance(request, Command) and request.name in WORDS and WORDS[request.name].anywhere:
             return Repo("", self._config()), event, None

@@ -78,7 +78,7 @@ class Intake:
     def __init__(
         self,
         *,
-        repos: Callable[[], Mapping[ConversationRef, Repo]],
+        repos: Mapping[ConversationRef, Repo],
         journal: Journal,
         dispatch: Callable[[Entry], None],
         refusals: Refusals,
@@ -107,7 +107,7 @@ class Intake:
         return outcome
 
     async def _accepted(self, event: Event, *, missed: bool) -> Outcome:
-        repo = self._repos().get(event.channel)
+        repo = self._repos.get(event.channel)
         request: Request | None = None
         # A private chat may be a repository's own.
         if repo is None and self._threads.direct is not None and event.is_direct:
@@ -178,7 +178,7 @@ class Intake:
         return self._threads.awaits(repo, event.thread)
 
     def _repo_of(self, event: Event) -> Repo | None:
-        repo = self._repos().get(event.channel)
+        repo = self._repos.get(event.channel)
         if repo is None and self._threads.direct is not None and event.is_direct:
             return self._threads.direct.repo_of(event)
         return repo

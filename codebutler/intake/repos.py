@@ -187,20 +187,19 @@ class Repos:
 
     def __init__(self, table: RepoTable, direct: Callable[[], Collection[ConversationRef]]) -> None:
         self._direct = direct
+        self.by_channel: dict[ConversationRef, Repo] = {}
+        """Channel ID to repository: always the same dictionary, with what is served now."""
         self.use(table)
 
     def use(self, table: RepoTable) -> None:
         """Serve these from now on."""
         self.table = table
-        self._by_channel = table.by_channel()
-
-    def by_channel(self) -> Mapping[ConversationRef, Repo]:
-        """Channel ID to repository."""
-        return self._by_channel
+        self.by_channel.clear()
+        self.by_channel.update(table.by_channel())
 
     def listened(self, chat: ChatName) -> dict[ConversationRef, Repo]:
         """Channel ID to repository for one chat, including each of its direct conversations."""
-        everywhere = {**self._by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
+        everywhere = {**self.by_channel, **dict.fromkeys(self._direct(), Repo("direct messages", Config()))}
         return {channel: repo for channel, repo in everywhere.items() if chat_of(channel) == chat}
 
     def channels(self, table: RepoTable | None = None) -> set[ConversationRef]:
@@ -213,7 +212,7 @@ class Repos:
 
     def name_of(self, channel: ConversationRef) -> str:
         """The repository of the channel; "" if there is none."""
-        repo = self._by_channel.get(channel)
+        repo = self.by_channel.get(channel)
         return "" if repo is None else repo.name
 
     def named(self, name: str) -> Served | None:

@@ -219,8 +219,18 @@ class AuditLog:
         self._held_chars = chars
 
     def _write(self, lines: Sequence[AuditLine], *, sync: bool) -> None:
-        """Held lines go first. Raises OSError: then none of ``lines`` is part of the chain."""
-        self._follow()
+        """Held lines go first. If the file at our path is no longer the one we write to, a new chain starts. Raises
+        OSError: then none of ``lines`` is part of the chain."""
+        ours = os.fstat(self._fd)
+        try:
+            there = self._path.lstat()
+            is_gone = (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+        except FileNotFoundError:
+            is_gone = True
+        if is_gone:
+            gone, self._fd = self._fd, self._open()
+            os.close(gone)
+            self._held.insert(0, self._line(_note("the log before this line was removed", CUT)))
         prev, raw = self._prev, []
         for line in (*self._held, *lines):
             raw.append(msgspec.json.encode(structs.replace(line, prev=prev)))
@@ -243,19 +253,6 @@ class AuditLog:
         if os.fstat(self._fd).st_size > self._rotate_bytes:
             with suppress(OSError):
                 self._rotate()
-
-    def _follow(self) -> None:
-        """Start a new chain if the file at our path is no longer the one we write to."""
-        ours = os.fstat(self._fd)
-        try:
-            there = self._path.lstat()
-            is_gone = (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
-        except FileNotFoundError:
-            is_gone = True
-        if is_gone:
-            gone, self._fd = self._fd, self._open()
-            os.close(gone)
-            self._held.insert(0, self._line(_note("the log before this line was removed", CUT)))
 
     def _rotate(self) -> None:
         """Raises OSError: then this file stays in use."""

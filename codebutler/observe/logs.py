@@ -143,9 +143,9 @@ LEVELS: dict[str, int] = {
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def escape_controls(text: str) -> str:
-    """``text`` on one line, with each control character escaped as in Python."""
-    return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+def _escaped(match: re.Match[str]) -> str:
+    """A control character, escaped as in Python."""
+    return match.group().encode("unicode_escape").decode("ascii")
 
 
 class LineFormatter(logging.Formatter):
@@ -169,8 +169,8 @@ class LineFormatter(logging.Formatter):
         return LogLine(
             at=record.created,
             tag=tag,
-            repo=escape_controls(str(getattr(record, "repo", "") or "")),
-            text=escape_controls(self._redact(text)),
+            repo=_UNSAFE.sub(_escaped, str(getattr(record, "repo", "") or "")),
+            text=_UNSAFE.sub(_escaped, self._redact(text)),
         )
 
     def format(self, record: logging.LogRecord) -> str:

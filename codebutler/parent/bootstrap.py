@@ -163,9 +163,9 @@ async def _outbound(
     journal = parts.journal
     services = ParentServices(parts, chats)
     if parts.restored is not None:
-        fetched = filter(chats.has_history, parts.repos.by_channel())
+        fetched = filter(chats.has_history, parts.repos.by_channel)
         await journal.open_gaps([*fetched], parts.restored.taken_at)
-        services.restored(parts.restored, parts.repos.by_channel())
+        services.restored(parts.restored, parts.repos.by_channel)
     workers = await stack.enter_async_context(source.open(services, parts.logs.record))
     parts.spending.changed.add(workers.tell_total)
     parts.spending.changed.add(parts.signals.changed.tell)

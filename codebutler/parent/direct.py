@@ -61,7 +61,7 @@ class DirectSources:
     stays down ("" if it does not); and where refusals are recorded."""
 
     threads: DirectThreads
-    repos: Callable[[], Mapping[ConversationRef, Repo]]
+    repos: Mapping[ConversationRef, Repo]
     cards: Callable[[PersonRef], Sequence[RepoCard] | None]
     down: Callable[[str], str]
     refusals: Refusals
@@ -84,13 +84,13 @@ class DirectMessages:
 
     def take(self, entry: Entry, go_on: GoOn) -> None:
         """Keeps an entry of a thread without a repository until the person has chosen one."""
-        if entry.channel in self._sources.repos():
+        if entry.channel in self._sources.repos:
             go_on(entry)
             return
         event = entry.event
         thread = (entry.channel, root_of(event))
         home = home_of(self._sources.threads, event)
-        repo = self._sources.repos().get(home)
+        repo = self._sources.repos.get(home)
         word = WORDS.get(entry.request.name) if isinstance(entry.request, Command) else None
         if word is not None and word.anywhere:
             go_on(entry)
@@ -144,7 +144,7 @@ class DirectMessages:
             self._forget(entry)
 
     async def _ask(self, thread: Thread, entry: Entry) -> None:
-        mine = allowed(self._sources.repos(), entry.event.user)
+        mine = allowed(self._sources.repos, entry.event.user)
         latest = self._sources.threads.latest(entry.channel)
         # The last choice is likely to be the next.
         names = [mine[home].name for home in sorted(mine, key=lambda home: (home != latest, mine[home].name))]
@@ -176,7 +176,7 @@ class DirectMessages:
         event, request = entry.event, entry.request
         name = request.name if isinstance(request, Command) else ""
         if name in DIRECT:
-            repos, cards = allowed(self._sources.repos(), event.user), self._sources.cards(event.user) or ()
+            repos, cards = allowed(self._sources.repos, event.user), self._sources.cards(event.user) or ()
             text = direct_answer(name, AskedDirectly(repos, cards, self._clock.now()))
         elif name in WORDS or isinstance(event, SlashCommand):
             text = no_slash()

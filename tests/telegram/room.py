@@ -52,7 +52,7 @@ class Room:
         repo = Repo("shop", Config(slack=SlackSection(allowed_users=(f"tg:{ANA}",))))
         served = {ConversationRef(f"tg:{chat}"): repo for chat in (ANA, GROUP, FORUM, -4000)}
         self.intake = Intake(
-            repos=lambda: served,
+            repos=served,
             journal=self.journal,
             dispatch=self.routed.append,
             refusals=self,

@@ -31,10 +31,10 @@ from codebutler.chat.slack.forms import reason_view
 from codebutler.chat.slack.history import page_in
 from codebutler.chat.slack.http import ApiCall, ChatClock, SlackHttp, check_app_token
 from codebutler.chat.slack.mrkdwn import neutralise
-from codebutler.chat.slack.render import REACTIONS, blocks_of, every_text, rendered
+from codebutler.chat.slack.render import REACTIONS, blocks_of, rendered
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError
-from codebutler.domain.message import Message
+from codebutler.domain.message import Message, every_text
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.platform.signals import reached

@@ -201,26 +201,23 @@ class _Inline:
     def render(self, tokens: Sequence[Token]) -> str:
         at = 0
         while at < len(tokens):
-            if tokens[at].type == "link_open":
-                at = self._link(tokens, at)
+            token = tokens[at]
+            at += 1
+            name, _, side = token.type.rpartition("_")
+            if token.type == "link_open":
+                at = self._link(tokens, at - 1)
+            elif name in MARKS:
+                self._mark(MARKS[name], side == "open")
+            elif token.type == "code_inline":
+                self._write("`" + safe(token.content.replace("`", BACKTICK)) + "`")
+            elif token.type in ("softbreak", "hardbreak"):
+                # A mark that crosses a line end is not seen by Slack.
+                self._write(" " if self._open else "\n")
+            elif token.type == "image":
+                self._write(link(str(token.attrs.get("src", "")), plain(token.children or []) or "image"))
             else:
-                self._token(tokens[at])
-                at += 1
+                self._write(safe(token.content))
         return "".join(self._out)
-
-    def _token(self, token: Token) -> None:
-        name, _, side = token.type.rpartition("_")
-        if name in MARKS:
-            self._mark(MARKS[name], side == "open")
-        elif token.type == "code_inline":
-            self._write("`" + safe(token.content.replace("`", BACKTICK)) + "`")
-        elif token.type in ("softbreak", "hardbreak"):
-            # A mark that crosses a line end is not seen by Slack.
-            self._write(" " if self._open else "\n")
-        elif token.type == "image":
-            self._write(link(str(token.attrs.get("src", "")), plain(token.children or []) or "image"))
-        else:
-            self._write(safe(token.content))
 
     def _link(self, tokens: Sequence[Token], start: int) -> int:
         # Links do not nest, so the next close is this one's.

@@ -12,7 +12,7 @@ from typing import Any
 
 from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.slack.mrkdwn import BACKTICK, clip_mrkdwn, link, neutralise, safe, to_mrkdwn
-from codebutler.domain.message import PICK_ACTION, Button, Message
+from codebutler.domain.message import PICK_ACTION, Button, Message, every_text
 from codebutler.domain.model import Mark
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markup import CHANNEL, FENCE, PERSON, Span, spans, words
@@ -90,15 +90,6 @@ def mrkdwn(part: Section, names: Collection[PersonRef] = ()) -> str:
     if part.kind in ("foreign", "plan"):
         return to_mrkdwn(source[:FOREIGN_CHARS])
     return _own(source, names)
-
-
-def every_text(value: Any, change: Callable[[str], str]) -> Any:
-    """What was rendered, with every text in it changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: every_text(inner, change) for key, inner in value.items()}
-    return [every_text(inner, change) for inner in value] if isinstance(value, list) else value
 
 
 def _own(markdown: str, names: Collection[PersonRef]) -> str:

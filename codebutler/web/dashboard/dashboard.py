@@ -21,6 +21,7 @@ import msgspec
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.message import every_text
 from codebutler.domain.model import TurnNote
 from codebutler.observe.logs import LEVELS, TAGS, LogLine, Ring
 from codebutler.platform.files import PrivateDir
@@ -199,18 +200,7 @@ class Dashboard:
 
     async def _cleaned(self, told: Any) -> Any:
         # Searching the first view of many repositories for secrets takes a while.
-        return await asyncio.to_thread(_every_text, msgspec.to_builtins(told), self._sources.clean)
-
-
-def _every_text(value: Any, change: Callable[[str], str]) -> Any:
-    match value:
-        case str():
-            return change(value)
-        case list() | tuple():
-            return [_every_text(each, change) for each in value]
-        case dict():
-            return {key: _every_text(each, change) for key, each in value.items()}
-    return value
+        return await asyncio.to_thread(every_text, msgspec.to_builtins(told), self._sources.clean)
 
 
 Level = Literal["debug", "info", "warn", "error"]

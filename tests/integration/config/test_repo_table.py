@@ -92,9 +92,9 @@ def test_what_is_served_now_is_replaced_as_a_whole(home: Home, tmp_path: Path) -
     repos = Repos(RepoTable.read(home, ENV), lambda: direct)
     by_channel = repos.by_channel
     repo = register(home, tmp_path, "good", "C0GOOD")
-    assert (by_channel(), repos.name_of("C0GOOD"), repos.path_of("good")) == ({}, "", None)
+    assert (dict(by_channel), repos.name_of("C0GOOD"), repos.path_of("good")) == ({}, "", None)
     repos.use(RepoTable.read(home, ENV))
-    assert (list(by_channel()), repos.name_of("C0GOOD"), repos.path_of("good")) == (["C0GOOD"], "good", repo)
+    assert (list(by_channel), repos.name_of("C0GOOD"), repos.path_of("good")) == (["C0GOOD"], "good", repo)
     direct.append("D2")
     assert list(repos.listened("Slack")) == ["C0GOOD", "D1", "D2"]
     assert repos.channels() == {"C0GOOD", "D1", "D2"}

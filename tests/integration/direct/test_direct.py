@@ -80,17 +80,15 @@ class House:
         statuses = StatusBoard(None, self.clock, str)
         slack = ServedChat(name="Slack", chat=self.chat, sender=self.sender, statuses=statuses)
         self.tasks = Tasks(lambda name, error: self.commands.append(f"{name}: {error!r}"))
-        sources = DirectSources(
-            book, lambda: self.repos, self.cards, lambda name: self.down.get(name, ""), self
-        )
+        sources = DirectSources(book, self.repos, self.cards, lambda name: self.down.get(name, ""), self)
         direct = DirectMessages(sources, Chats([slack]), self.journal, self.tasks, self.clock)
         self.intake = Intake(
-            repos=lambda: self.repos,
+            repos=self.repos,
             journal=self.journal,
             dispatch=lambda entry: direct.take(entry, self.routed.append),
             refusals=self,
             clock=self.clock,
-            threads=Threads(direct=DirectReader(book, lambda: self.repos)),
+            threads=Threads(direct=DirectReader(book, self.repos)),
         )
         await self.intake.resume()
         await self.quiet()

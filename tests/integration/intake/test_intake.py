@@ -53,7 +53,7 @@ class Desk:
         self.journal = Journal.open(path, self.clock)
         self.books = Books()
         self.intake = Intake(
-            repos=lambda: {"C1": Repo("sample", config)},
+            repos={"C1": Repo("sample", config)},
             journal=self.journal,
             dispatch=self.books.routed.append,
             refusals=self.books,

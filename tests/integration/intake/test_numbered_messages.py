@@ -73,12 +73,12 @@ async def test_a_conversation_is_direct_where_the_event_says_so(journal: Journal
     slack = SlackSection(channel_id="D1", allowed_users=(private.user,))
     repos = {ConversationRef("D1"): Repo("shop", Config(slack=slack))}
     intake = Intake(
-        repos=lambda: repos,
+        repos=repos,
         journal=journal,
         dispatch=books.routed.append,
         refusals=books,
         clock=ManualClock(),
-        threads=Threads(direct=DirectReader(threads, lambda: repos)),
+        threads=Threads(direct=DirectReader(threads, repos)),
     )
     assert [await intake.accept(each) for each in (private, group)] == ["accepted", "accepted"]
     assert (threads.home("111", "1"), threads.home("D1", "2")) == ("D1", "")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.observe.logs import TAGS, LineFormatter, escape_controls
+from codebutler.observe.logs import TAGS, LineFormatter
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (INF|WRN|ERR|DBG|MSG|CLD|RSP|MEM)  .*")
 
@@ -65,7 +65,7 @@ def test_a_record_is_always_exactly_one_line_without_controls(text: str) -> None
 
 def test_a_forged_line_shows_as_what_it_is() -> None:
     forged = "ok\n2026-02-14 15:04:05 ERR  all is lost\x1b[2J\u202e"
-    assert escape_controls(forged) == "ok\\n2026-02-14 15:04:05 ERR  all is lost\\x1b[2J\\u202e"
+    assert plain().describe(record(forged)).text == "ok\\n2026-02-14 15:04:05 ERR  all is lost\\x1b[2J\\u202e"
 
 
 def test_a_traceback_is_part_of_the_line_and_redacted_with_it() -> None:

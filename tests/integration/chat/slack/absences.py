@@ -47,7 +47,7 @@ class Life:
         self.repos = {ConversationRef("C1"): Repo("sample", config)}
         held = HeldBack()
         self.intake = Intake(
-            repos=lambda: self.repos,
+            repos=self.repos,
             journal=journal,
             dispatch=lambda entry: held.take(entry, self.taken),
             refusals=self,

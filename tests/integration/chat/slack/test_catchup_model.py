@@ -123,7 +123,8 @@ class Town:
             Sender(self.chat, self.clock, Editor(str), Notes()) as sender,
         ):
             life = Told(journal, self.clock, self.chat, self.config)
-            life.repos = {channel: Repo(channel, self.config) for channel in CHANNELS}
+            life.repos.clear()
+            life.repos.update({channel: Repo(channel, self.config) for channel in CHANNELS})
             shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
             catch_up = CatchUp(sender.background, shelf, self.clock, Random(1), lambda: life.repos)
             catch_up.lost()

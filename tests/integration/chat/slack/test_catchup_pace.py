@@ -37,9 +37,10 @@ class Busy:
         self.chat = chat
         self.clock = clock
         self.life = Life(journal, clock, chat, config)
-        self.life.repos = {
-            ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(CHANNELS)
-        }
+        self.life.repos.clear()
+        self.life.repos.update(
+            {ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(CHANNELS)}
+        )
         shelf = Shelf(intake=self.life.intake, journal=journal, held=HeldBack())
         self.catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: self.life.repos)
 

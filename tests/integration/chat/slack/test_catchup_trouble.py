@@ -126,7 +126,10 @@ async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> 
         Sender(chat, clock, Editor(str), Notes()) as sender,
     ):
         life = Life(journal, clock, chat, config)
-        life.repos = {ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(100)}
+        life.repos.clear()
+        life.repos.update(
+            {ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(100)}
+        )
         shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
         catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: life.repos)
         catch_up.lost()

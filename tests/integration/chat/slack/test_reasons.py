@@ -42,7 +42,7 @@ class Scene:
         self.tasks = Tasks(lambda name, error: self.broken.append(f"{name}: {error}"))
         repo = Repo("sample", Config(slack=SlackSection(allowed_users=(OWNER,))))
         intake = Intake(
-            repos=lambda: {"C1": repo},
+            repos={"C1": repo},
             journal=self.journal,
             dispatch=self.routed.append,
             refusals=self,
