@@ -23,7 +23,7 @@ from codebutler.config.chats import message_url
 from codebutler.domain.message import PICK_ACTION, REASON_ACTION, STOP_ACTION
 from codebutler.domain.model import OPERATOR, MessagePosted, Operation, Post, TurnOutcome, Update, Upload
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
-from codebutler.intake.dispatcher import GoOn
+from codebutler.intake.intake import GoOn
 from codebutler.intake.records import Entry
 from codebutler.protocol.control import (
     Choice,

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from codebutler.config.schema import Config
     from codebutler.domain.clock import Clock
     from codebutler.intake.direct import DirectThreads
-    from codebutler.intake.dispatcher import HeldBack
-    from codebutler.intake.intake import Intake
+    from codebutler.intake.intake import HeldBack, Intake
     from codebutler.intake.journal import Journal
     from codebutler.intake.records import Notes
     from codebutler.intake.repos import Repo, RepoTable

@@ -14,8 +14,7 @@ from codebutler.config.chats import PEOPLE, ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
 from codebutler.domain.refs import ConversationRef, PersonRef
-from codebutler.intake.dispatcher import AuditFirst, HeldBack
-from codebutler.intake.intake import Intake
+from codebutler.intake.intake import AuditFirst, HeldBack, Intake
 from codebutler.intake.records import Notes, OwnNotes
 from codebutler.parent.apphome import AppHome, Cards, HomeSources
 from codebutler.parent.moving import RepoMoves

@@ -4,68 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Any
 
 from codebutler.chat.absence_notice import AbsenceNotice
-from codebutler.chat.people import Ignored, PayloadError
-from codebutler.chat.port import Identity, identified
+from codebutler.chat.port import identified
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.catchup import CatchUp
-from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
-from codebutler.chat.slack.link import SocketEnvelope
-from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
+from codebutler.chat.slack.link import EventHandler
+from codebutler.chat.slack.payloads import Notice
 from codebutler.chat.slack.presence import EchoProbe, Presence
 from codebutler.chat.slack.socket import SocketModeClient, SocketStatus
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatAuthError, CodeButlerError, ProtocolError
-from codebutler.domain.model import ButtonClicked
-from codebutler.intake.intake import Intake, Outcome
+from codebutler.domain.errors import ChatAuthError, CodeButlerError
+from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Tasks
 
 log = logging.getLogger("codebutler.chat.slack.connection")
-
-
-_NOT_TAKEN: Mapping[Outcome, str] = {
-    "refused": "You are not authorized to decide this.",
-    "ignored": "This channel is no longer served: nothing was decided.",
-}
-"""For the author of a form; their text stays in it."""
-
-
-class EventHandler:
-    """The socket's handler. An envelope that cannot be stored raises, so that Slack sends it again."""
-
-    def __init__(self, intake: Intake, identity: Identity, on_notice: Callable[[Notice], None]) -> None:
-        self._intake = intake
-        self._identity = identity
-        self._on_notice = on_notice
-
-    async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
-        """Returns when the event is on disk or is not for us; a malformed one is logged and dropped."""
-        try:
-            event = parse_envelope(envelope.type, envelope.payload, self._identity)
-        except (PayloadError, ProtocolError) as error:
-            log.warning("dropped an unreadable %s payload: %s", envelope.type, error)
-            return None
-        if isinstance(event, Notice):
-            self._on_notice(event)
-            return None
-        if isinstance(event, Ignored):
-            log.debug("ignored: %s", event.reason)
-            return None
-        outcome = await self._intake.accept(event, missed=envelope.is_retry)
-        if (why := _NOT_TAKEN.get(outcome)) and is_form(envelope.payload):
-            return form_refused(why)
-        if outcome == "ignored" and isinstance(event, ButtonClicked):
-            self._on_notice(in_vain(event, envelope.payload))
-        elif isinstance(event, ButtonClicked) and is_at_home(envelope.payload):
-            # Their request may have been decided long ago: show them the current state.
-            self._on_notice(HomeOpened(event.user))
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One Socket Mode connection: reads frames, runs the handler, acknowledges, notices silence, drains.
+"""One Socket Mode connection: reads frames, hands their events to the intake, acknowledges, notices silence, drains.
 
 The library passes a message to a waiting task, and flushes each send before it continues: each is one more
 round of the loop before the acknowledgement that Slack waits for. ``Wire`` does neither.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,14 @@ from websockets.frames import Frame as WireFrame
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
+from codebutler.chat.people import Ignored, PayloadError
+from codebutler.chat.port import Identity
+from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
+from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope
 from codebutler.domain.clock import Clock
+from codebutler.domain.errors import ProtocolError
+from codebutler.domain.model import ButtonClicked
+from codebutler.intake.intake import Intake, Outcome
 from codebutler.platform.http import is_local_url
 from codebutler.platform.signals import reached
 from codebutler.platform.tasks import Tasks, abort, wait_for
@@ -156,6 +163,45 @@ class SocketLink:
 
 def _let_pass(_message: bytes) -> None:
     """Unacknowledged envelopes come again, over another connection."""
+
+
+_NOT_TAKEN: Mapping[Outcome, str] = {
+    "refused": "You are not authorized to decide this.",
+    "ignored": "This channel is no longer served: nothing was decided.",
+}
+"""For the author of a form; their text stays in it."""
+
+
+class EventHandler:
+    """The socket's handler. An envelope that cannot be stored raises, so that Slack sends it again."""
+
+    def __init__(self, intake: Intake, identity: Identity, on_notice: Callable[[Notice], None]) -> None:
+        self._intake = intake
+        self._identity = identity
+        self._on_notice = on_notice
+
+    async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
+        """Returns when the event is on disk or is not for us; a malformed one is logged and dropped."""
+        try:
+            event = parse_envelope(envelope.type, envelope.payload, self._identity)
+        except (PayloadError, ProtocolError) as error:
+            log.warning("dropped an unreadable %s payload: %s", envelope.type, error)
+            return None
+        if isinstance(event, Notice):
+            self._on_notice(event)
+            return None
+        if isinstance(event, Ignored):
+            log.debug("ignored: %s", event.reason)
+            return None
+        outcome = await self._intake.accept(event, missed=envelope.is_retry)
+        if (why := _NOT_TAKEN.get(outcome)) and is_form(envelope.payload):
+            return form_refused(why)
+        if outcome == "ignored" and isinstance(event, ButtonClicked):
+            self._on_notice(in_vain(event, envelope.payload))
+        elif isinstance(event, ButtonClicked) and is_at_home(envelope.payload):
+            # Their request may have been decided long ago: show them the current state.
+            self._on_notice(HomeOpened(event.user))
+        return None
 
 
 @dataclass(frozen=True, slots=True)

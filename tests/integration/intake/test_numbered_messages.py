@@ -14,8 +14,7 @@ from codebutler.domain.model import MessagePosted, NoRequest
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.absence import Arrival
 from codebutler.intake.direct import DirectReader, DirectThreads
-from codebutler.intake.dispatcher import HeldBack
-from codebutler.intake.intake import Intake, Threads, dated
+from codebutler.intake.intake import HeldBack, Intake, Threads, dated
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry, SeenMessage
 from codebutler.intake.repos import Repo

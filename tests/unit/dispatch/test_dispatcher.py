@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from codebutler.domain.model import Command, Prompt, Request
-from codebutler.intake.dispatcher import Dispatcher, GoOn
+from codebutler.intake.intake import Dispatcher, GoOn
 from codebutler.intake.records import Entry
 from tests.events import posted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from codebutler.domain.model import Event, MessagePosted, NoRequest
-from codebutler.intake.dispatcher import HeldBack
+from codebutler.intake.intake import HeldBack
 from codebutler.intake.records import Entry
 from tests import events
 from tests.events import clicked, deleted, edited

@@ -17,8 +17,7 @@ from codebutler.config.permission import Decision
 from codebutler.config.schema import Config
 from codebutler.domain.model import Event, MessagePosted, Request
 from codebutler.domain.refs import ConversationRef
-from codebutler.intake.dispatcher import HeldBack
-from codebutler.intake.intake import Intake, Outcome
+from codebutler.intake.intake import HeldBack, Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo

@@ -12,7 +12,7 @@ from random import Random
 
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.http import ChatClock
-from codebutler.intake.dispatcher import HeldBack
+from codebutler.intake.intake import HeldBack
 from codebutler.intake.journal import Journal
 from tests.clock import ManualClock, settle
 from tests.integration.chat.slack.absences import Life, World

@@ -23,7 +23,7 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.schema import AgentSection, Config
 from codebutler.domain.model import MessagePosted
 from codebutler.domain.refs import ConversationRef
-from codebutler.intake.dispatcher import HeldBack
+from codebutler.intake.intake import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo

@@ -14,7 +14,7 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.refs import ConversationRef
-from codebutler.intake.dispatcher import HeldBack
+from codebutler.intake.intake import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
 from tests.clock import ManualClock

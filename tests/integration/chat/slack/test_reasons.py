@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from codebutler.chat.layout import Placed, ReasonForm, packed
-from codebutler.chat.slack.connection import EventHandler
 from codebutler.chat.slack.forms import IN_WORDS, INSTEAD, FormAsked, PressedInVain, Reasons, reason_view
-from codebutler.chat.slack.link import SocketEnvelope
+from codebutler.chat.slack.link import EventHandler, SocketEnvelope
 from codebutler.chat.slack.payloads import HomeOpened
 from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
