@@ -102,7 +102,7 @@ async def test_it_knows_whether_a_turn_is_unfinished(store: Store, state: TurnSt
 async def test_it_knows_whether_an_operation_waits(store: Store) -> None:
     await store.run(lambda uow: uow.outbox.add(an_operation("op1")))
     assert await store.anything_open(UNFINISHED)
-    await store.run(lambda uow: uow.outbox.settle("op1", "2.0"))
+    await store.run(lambda uow: uow.settle("op1", "2.0"))
     assert not await store.anything_open(UNFINISHED)
 
 

@@ -51,7 +51,7 @@ async def recorded(path: Path) -> tuple[list[Step], dict[str, bytes]]:
                 await store.run(lambda uow, n=number, size=size: take(uow, n, size))  # type: ignore[misc]  # defaults of a lambda
                 recorder.acknowledge(number)
                 if number % 3 == 0:
-                    await store.run(lambda uow, n=number: uow.outbox.settle(f"op-{n}", "9.1"))  # type: ignore[misc]  # defaults of a lambda
+                    await store.run(lambda uow, n=number: uow.settle(f"op-{n}", "9.1"))  # type: ignore[misc]  # defaults of a lambda
                     recorder.acknowledge(("posted", number))
         return recorder.steps, before
 

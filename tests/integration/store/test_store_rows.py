@@ -248,10 +248,10 @@ async def test_the_outbox_ends_each_operation_once(store: Store) -> None:
 
     await store.run(work)
     assert len(await store.run(lambda uow: uow.outbox.find(state="pending"))) == 3
-    await store.run(lambda uow: uow.outbox.settle("a", "7.0"))
-    await store.run(lambda uow: uow.outbox.settle("b", ""))
-    await store.run(lambda uow: uow.outbox.settle("a", code="late"))
-    await store.run(lambda uow: uow.outbox.settle("c", code="too_long"))
+    await store.run(lambda uow: uow.settle("a", "7.0"))
+    await store.run(lambda uow: uow.settle("b", ""))
+    await store.run(lambda uow: uow.settle("a", code="late"))
+    await store.run(lambda uow: uow.settle("c", code="too_long"))
     first = await store.run(lambda uow: uow.outbox.get("a"))
     upload = await store.run(lambda uow: uow.outbox.get("b"))
     refused = await store.run(lambda uow: uow.outbox.get("c"))

@@ -98,7 +98,7 @@ class Talking(Claude):
 def turn_of(process: Claude, clock: ManualClock, limits: TimeLimits) -> ClaudeTurn:
     request = TurnRequest(turn_id="t", conversation="c", prompt="", workdir=Path("/r"))
     access = NetworkAccess("none")
-    return ClaudeTurn(request, process, access, clock, limits, ClaudeTranslator(Path("/r")))
+    return ClaudeTurn(request, process, access, clock, limits, process.lines(), ClaudeTranslator(Path("/r")))
 
 
 async def sent(text: str) -> bytes:

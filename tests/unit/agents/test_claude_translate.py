@@ -21,7 +21,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Withdrawn,
 )
-from codebutler_worker.agents.claude.schema import Line, decode
+from codebutler_worker.agents.claude.schema import Line, Meter, decode
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.tools.outcome import PlanStep
 
@@ -197,7 +197,7 @@ def test_a_cli_that_does_not_follow_messages_is_not_waited_for() -> None:
 
 
 def test_cost_is_the_difference_of_totals() -> None:
-    translator, events = replay("background_command", ClaudeTranslator(REPO, 0.002))
+    translator, events = replay("background_command", ClaudeTranslator(REPO, Meter(0.002)))
     usage = events[-1]
     assert isinstance(usage, Usage)
     assert usage.cost_usd == pytest.approx(0.0004)
@@ -247,7 +247,7 @@ def test_a_subagents_task_list_is_a_tool_like_others() -> None:
 
 
 def test_tokens_and_cost_are_told_while_the_turn_runs() -> None:
-    translator = ClaudeTranslator(REPO, 1.0)
+    translator = ClaudeTranslator(REPO, Meter(1.0))
     start = {
         "type": "message_start",
         "message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 95}},

@@ -148,6 +148,6 @@ async def _add(store: Store) -> None:
 
 def _receive(uow: UnitOfWork, receipt: str, value: str) -> None:
     if receipt == "posted":
-        uow.outbox.settle("o1", value)
+        uow.settle("o1", value)
     else:
-        uow.outbox.settle("o1", code=value)
+        uow.settle("o1", code=value)

@@ -12,7 +12,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from codebutler.domain.clock import Clock
@@ -73,9 +73,13 @@ class TimeLimits:
 H = TypeVar("H")
 
 
+@dataclass(eq=False, repr=False)
 class ProcessTurn(LiveTurn, ABC, Generic[H]):
     """One prompt in a process; ``H`` is what it receives. Its backend yields ``events``, reads ``verdict``, and calls
-    ``end``, which leaves no process behind."""
+    ``end``, which leaves no process behind.
+
+    ``messages`` are read one at a time as they are handled: under a flood, they wait in the pipe, not in our memory.
+    """
 
     title = ""
     """What people call the agent."""
@@ -85,29 +89,21 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     leaves_work = False
     """Whether the agent has reported that something still runs."""
 
-    def __init__(
-        self,
-        request: TurnRequest,
-        process: AgentProcess,
-        access: NetworkAccess,
-        clock: Clock,
-        limits: TimeLimits,
-    ) -> None:
-        self.request = request
-        self.process = process
-        self.access = access
-        self.verdict: Verdict | None = None
-        self._clock = clock
-        self._limits = limits
-        self._stopping = False
-        self._over = asyncio.Event()
-        self._driving: asyncio.Task[None] | None = None
-        """Sends the prompt, if that takes more than a moment."""
-        self._checked_s = clock.monotonic()
-        self._spent_s = self._silent_s = 0.0
-        self._stall_s = min(limits.start_s, limits.stall_s)
-        self._messages: AsyncIterator[H]
-        """Read one at a time as they are handled: under a flood, they wait in the pipe, not in our memory."""
+    request: TurnRequest
+    process: AgentProcess
+    access: NetworkAccess
+    clock: Clock
+    limits: TimeLimits
+    messages: AsyncIterator[H]
+    verdict: Verdict | None = field(default=None, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _driving: asyncio.Task[None] | None = field(default=None, init=False)
+    """Sends the prompt, if that takes more than a moment."""
+    _has_spoken: bool = field(default=False, init=False)
+    _checked_s: float = field(default=0.0, init=False)
+    _spent_s: float = field(default=0.0, init=False)
+    _silent_s: float = field(default=0.0, init=False)
 
     @abstractmethod
     async def _begin(self) -> None:
@@ -132,23 +128,23 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     async def events(self) -> AsyncGenerator[AgentEvent]:
         """Run the prompt and yield its events; afterwards ``verdict`` is set."""
         tick_name = f"tick:{self.request.turn_id}"
-        receive = asyncio.ensure_future(anext(self._messages, None))
-        tick = asyncio.create_task(self._clock.sleep(TICK_S), name=tick_name)
+        receive = asyncio.ensure_future(anext(self.messages, None))
+        tick = asyncio.create_task(self.clock.sleep(TICK_S), name=tick_name)
         try:
             if self.verdict is None:
                 await self._begin()
-            self._checked_s = self._clock.monotonic()
+            self._checked_s = self.clock.monotonic()
             while self.verdict is None:
                 await asyncio.wait({receive, tick}, return_when=asyncio.FIRST_COMPLETED)
                 due = self._due()
                 if tick.done():
-                    tick = asyncio.create_task(self._clock.sleep(TICK_S), name=tick_name)
+                    tick = asyncio.create_task(self.clock.sleep(TICK_S), name=tick_name)
                     for event in await self._look():
                         yield event
                 if receive.done():
-                    self._stall_s, self._silent_s = self._limits.stall_s, 0.0
+                    self._has_spoken, self._silent_s = True, 0.0
                     heard = receive.result()
-                    receive = asyncio.ensure_future(anext(self._messages, None))
+                    receive = asyncio.ensure_future(anext(self.messages, None))
                     for event in await self._take(heard):
                         yield event
                 elif due:
@@ -163,16 +159,17 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     def _overdue(self, *, asking: bool, busy: bool) -> Verdict | None:
         """The verdict if the turn has used its time, or has been silent for too long. ``asking``: it waits for a
         person, which does not count. ``busy``: a tool is running, which is silent work."""
-        now_s = self._clock.monotonic()
+        now_s = self.clock.monotonic()
         if not asking:
             self._spent_s += now_s - self._checked_s
             self._silent_s += now_s - self._checked_s
         self._checked_s = now_s
-        if self._spent_s >= self._limits.timeout_s:
-            minutes = self._limits.timeout_s / 60
+        if self._spent_s >= self.limits.timeout_s:
+            minutes = self.limits.timeout_s / 60
             text = f"Stopped after {minutes:g} minutes ({self.timeout_key}): choose Continue to go on."
             return Verdict("timeout", text)
-        if self._silent_s >= self._stall_s and not busy:
+        stall_s = self.limits.stall_s if self._has_spoken else min(self.limits.start_s, self.limits.stall_s)
+        if self._silent_s >= stall_s and not busy:
             return Verdict("stalled", f"{self.title} stopped responding: choose Continue to go on.")
         return None
 
@@ -180,7 +177,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         """Ask the agent to end its turn; if it does not in time, end the process. Then the stream ends by itself."""
         self._stopping = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.stop_s):
+            async with asyncio.timeout(self.limits.stop_s):
                 if await self._interrupt():
                     await self._over.wait()
                     return

@@ -153,7 +153,8 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     ]
     new = {one.id for one in said if not one.known}
     people = {turn.user_id, *(row.from_id for row in (*rows, *unseen))}
-    files = [file for each in (*before, turn) for file in uow.attachments.of_turn(each.id)]
+    fresh = [row.id for row in (*unseen, *rows) if row.id in new]
+    files = [file for id_ in fresh for file in uow.attachments.find(message_id=id_)]
     # By this name its agent finds the thread again.
     name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
     # A message that starts its own thread has no past.
@@ -161,7 +162,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     return BegunTurn(
         uow.turns.get(turn.id) or turn,
         tuple(said),
-        tuple(file for file in files if file.message_id in new),
+        tuple(files),
         posted,
         session.total_cost_usd if session else 0.0,
         "" if session else _numbered(uow, turn, name) if earlier else name,

@@ -269,7 +269,7 @@ def _said(uow: UnitOfWork, steer: Steer) -> list[MessageRow]:
     """The messages that could be put into a running turn; none if something has to be fetched first, or not all who
     wrote them may speak there: several people's messages wait as one."""
     running, said = uow.turns.get(steer.running_id), uow.messages.find(turn_id=steer.queued_id)
-    if uow.attachments.of_turn(steer.queued_id) or running is None:
+    if running is None or uow.attachments.find(message_id=tuple(message.id for message in said)):
         return []
     return said if may_enter(uow, running, {message.from_id for message in said}) else []
 

@@ -15,6 +15,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -127,7 +128,7 @@ class Outbox:
         if op_id not in self._entries:
             return
         reached("mark.before")
-        await self._store.transact(lambda uow: uow.outbox.settle(op_id, ref, code))
+        await self._store.transact(partial(UnitOfWork.settle, op_id=op_id, ref=ref, code=code))
         reached("mark.after")
         self._refs[op_id] = ref
         while len(self._refs) > REMEMBERED:

@@ -20,7 +20,6 @@ from codebutler_worker.store.rows import (
     RACE,
     ApprovalRow,
     ApprovalState,
-    AttachmentRow,
     BudgetAccount,
     ChannelSessionRow,
     DeferredRow,
@@ -135,11 +134,6 @@ _WAITING_OF = """
     SELECT count(*) FROM messages JOIN turns ON turns.id = messages.turn_id
     WHERE messages.from_id = ? AND turns.state IN ('queued', 'parked')
 """
-_FILES_OF_TURN = f"""
-    SELECT {columns_of(AttachmentRow, "attachments")} FROM attachments
-    JOIN messages ON messages.id = attachments.message_id
-    WHERE messages.turn_id = ? ORDER BY messages."order", messages.id, attachments.position
-"""  # noqa: S608 - our own names
 _LIMITED = """
     SELECT state, not_before FROM turns
     WHERE agent = ? AND (state = 'done' OR state = 'stopped' AND reason = 'limit') ORDER BY seq DESC LIMIT 1
@@ -180,10 +174,6 @@ _LAST_OFFER = f"""
     )
     ORDER BY seq DESC LIMIT 1
 """  # noqa: S608 - our own names
-_SETTLE = """
-    UPDATE outbox SET state = ?, ref = ?, code = ?, payload = CASE kind WHEN 'upload' THEN '' ELSE payload END
-    WHERE op_id = ? AND state = 'pending'
-"""
 _UNREVIEWED = """
     SELECT turns.conversation, max(turns.finished_at) AS ended FROM turns
     LEFT JOIN memory_reviews ON memory_reviews.conversation = turns.conversation
@@ -199,14 +189,6 @@ class Messages(Rows[MessageRow]):
     def waiting_of(self, user: PersonRef) -> int:
         """How many of the user's messages are in turns that wait to start or to continue."""
         return int(self.run(_WAITING_OF, (user,)).fetchone()[0])
-
-
-class Attachments(Rows[AttachmentRow]):
-    """A message's files, in the order they were attached."""
-
-    def of_turn(self, turn_id: str) -> list[AttachmentRow]:
-        """The attachments of the messages a turn answers."""
-        return [AttachmentRow(**row) for row in self.run(_FILES_OF_TURN, (turn_id,))]
 
 
 class Turns(Rows[TurnRow]):
@@ -271,12 +253,6 @@ class Operations(Rows[OutboxRow]):
         """The newest post about a turn that has a button for ``action`` and is in the chat."""
         found = self.run(_LAST_OFFER, (turn_id, action)).fetchone()
         return OutboxRow(**found) if found is not None else None
-
-    def settle(self, op_id: str, ref: str = "", code: str = "") -> None:
-        """It took effect as message ``ref`` ("" if it has none), or the chat refused it for good, with the error
-        ``code``. The content of an uploaded file is dropped."""
-        outcome = ("failed", None, code) if code else ("posted", ref, None)
-        self.run(_SETTLE, (*outcome, op_id))
 
 
 class Approvals(Rows[ApprovalRow]):

@@ -29,7 +29,6 @@ from codebutler.protocol.messages import TurnEnded
 from codebutler_worker.store import tables
 from codebutler_worker.store.queries import (
     Approvals,
-    Attachments,
     Deferred,
     Memories,
     Messages,
@@ -98,7 +97,7 @@ class UnitOfWork:
         self.operations: list[Outgoing] = []
         self.inbox = Rows(raw, tables.inbox, InboxRow)
         self.messages = Messages(raw, tables.messages, MessageRow, '"order", id')
-        self.attachments = Attachments(raw, tables.attachments, AttachmentRow, "position")
+        self.attachments = Rows(raw, tables.attachments, AttachmentRow, "position")
         self.turns = Turns(raw, tables.turns, TurnRow)
         self.sessions = Sessions(
             Rows(raw, tables.threads, SessionRow), Rows(raw, tables.sessions, ChannelSessionRow)
@@ -171,6 +170,12 @@ class UnitOfWork:
         ID."""
         return self.add(place, Update(target=ref, message=message, value="notice"))
 
+    def settle(self, op_id: str, ref: str = "", code: str = "") -> None:
+        """The operation took effect as message ``ref`` ("" if it has none), or the chat refused it for good, with the
+        error ``code``. The content of an uploaded file is dropped."""
+        outcome = ("failed", None, code) if code else ("posted", ref, None)
+        self.outbox.run(_SETTLE, (*outcome, op_id))
+
     def add(
         self,
         place: ThreadPlace,
@@ -206,6 +211,10 @@ def place_of(turn: TurnRow) -> ThreadPlace:
 
 T = TypeVar("T")
 
+_SETTLE = """
+    UPDATE outbox SET state = ?, ref = ?, code = ?, payload = CASE kind WHEN 'upload' THEN '' ELSE payload END
+    WHERE op_id = ? AND state = 'pending'
+"""
 _OPEN = """
 SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'pending')
     OR EXISTS (SELECT 1 FROM turns WHERE state IN ({}))

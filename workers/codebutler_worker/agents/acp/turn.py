@@ -57,11 +57,10 @@ class AcpTurn(ProcessTurn[Received]):
         limits: TimeLimits,
         agent: AcpAgent,
     ) -> None:
-        super().__init__(request, process, access, clock, limits)
+        self.link = AcpLink(process, server())
+        super().__init__(request, process, access, clock, limits, self.link)
         self.title = agent.title
         self.timeout_key = agent.timeout_key
-        self.link = AcpLink(process, server())
-        self._messages = self.link
         self.translator = AcpTranslator(request.workdir)
         self.usage = Usage()
         self.prompts = 0

@@ -23,6 +23,7 @@ from codebutler_worker.agents.backend import Finished, TurnRequest, Verdict
 from codebutler_worker.agents.claude import command
 from codebutler_worker.agents.claude.command import servers
 from codebutler_worker.agents.claude.commands import expansion, listed
+from codebutler_worker.agents.claude.schema import Meter
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
@@ -113,10 +114,11 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
         process = await AgentProcess.spawn(launch, record=record.write)
         translator = ClaudeTranslator(
-            request.workdir, request.cost_before_usd, session_id=session_id, fresh=fresh
+            request.workdir, Meter(request.cost_before_usd), session_id=session_id, fresh=fresh
         )
         request = replace(request, system_prompt="\n\n".join(filter(None, told)))
-        opened = ClaudeTurn(request, process, access, self._clock, self._limits, translator)
+        lines = process.lines()
+        opened = ClaudeTurn(request, process, access, self._clock, self._limits, lines, translator)
         if request.prompt.startswith("/") and not self._settings.project_settings:
             opened.expanded = await asyncio.to_thread(expansion, request.workdir, request.prompt)
         return opened

@@ -236,7 +236,7 @@ class Meter:
     """Counts what one turn uses. ``before_usd`` is the session's total before this turn, ``usage`` the figures so far.
     ``asks``: how often to ask for the cost from now on, about once a second."""
 
-    before_usd: float
+    before_usd: float = 0.0
     usage: Usage = field(default_factory=Usage)
     asks: int = 0
     _settled: Usage = field(default_factory=Usage)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,46 +55,42 @@ TOO_LONG = "output token maximum"
 THOUGHTS = ("thinking", "redacted_thinking")
 
 
+@dataclass(eq=False, repr=False)
 class ClaudeTranslator:
     """One turn of one session, as the CLI reports it.
 
     ``session_id`` is the one we started it with: a tool can write to the CLI's stdout, so an id from there is not
     trusted as an argument.
 
-    ``cost_before_usd`` is the session's total before this turn. ``fresh`` marks the Started event of a session that
-    replaces a lost one.
+    ``meter`` knows the session's cost before this turn. ``fresh`` marks the Started event of a session that replaces a
+    lost one. ``is_initialized``: whether the CLI has named its commands (``offered``), which it does before it can run
+    anything. ``sent``: messages that we sent; the turn is not over before the CLI has started on them.
     """
 
-    def __init__(
-        self, workdir: Path, cost_before_usd: float = 0.0, *, session_id: str = "", fresh: bool = False
-    ) -> None:
-        self.session_id = session_id
-        self.running: set[str] = set()
-        self.asking: dict[str, ControlRequest] = {}
-        self.tasks: dict[str, str] = {}
-        self.result: ResultLine | None = None
-        self.refused = ""
-        self.is_initialized = False
-        """Whether the CLI has named its commands, which it does before it can run anything."""
-        self.offered: Any = None
-        """What it has named."""
-        self.worked = False
-        self.answer = AnswerText()
-        self._workdir = workdir
-        self._fresh = fresh
-        self._started = False
-        self.sent: set[str] = set()
-        """Messages that we sent: the turn is not over before the CLI has started on them."""
-        self._follows_messages = False
-        self._continuing = False
-        self._api_error: str | None = None
-        self._command = ""
-        """What a command that the CLI ran itself has said; its result may be empty."""
-        self._resets_at_s: float | None = None
-        self.meter = Meter(cost_before_usd)
-        self._tasks = TaskList()
-        self._plans = PlanKeeper()
-        self._prose = Growing(MOST_CHARS)
+    workdir: Path
+    meter: Meter = field(default_factory=Meter)
+    session_id: str = field(default="", kw_only=True)
+    fresh: bool = field(default=False, kw_only=True)
+    running: set[str] = field(default_factory=set, init=False)
+    asking: dict[str, ControlRequest] = field(default_factory=dict, init=False)
+    tasks: dict[str, str] = field(default_factory=dict, init=False)
+    result: ResultLine | None = field(default=None, init=False)
+    refused: str = field(default="", init=False)
+    is_initialized: bool = field(default=False, init=False)
+    offered: Any = field(default=None, init=False)
+    worked: bool = field(default=False, init=False)
+    answer: AnswerText = field(default=AnswerText(), init=False)
+    sent: set[str] = field(default_factory=set, init=False)
+    _started: bool = field(default=False, init=False)
+    _follows_messages: bool = field(default=False, init=False)
+    _continuing: bool = field(default=False, init=False)
+    _api_error: str | None = field(default=None, init=False)
+    _command: str = field(default="", init=False)
+    """What a command that the CLI ran itself has said; its result may be empty."""
+    _resets_at_s: float | None = field(default=None, init=False)
+    _tasks: TaskList = field(default_factory=TaskList, init=False)
+    _plans: PlanKeeper = field(default_factory=PlanKeeper, init=False)
+    _prose: Growing = field(default_factory=partial(Growing, MOST_CHARS), init=False)
 
     @property
     def settled(self) -> bool:
@@ -198,7 +196,7 @@ class ClaudeTranslator:
                     return []
                 self._started = True
                 self.session_id = self.session_id or line.session_id
-                return [Started(self.session_id, self._fresh, line.model)]
+                return [Started(self.session_id, self.fresh, line.model)]
             case "compact_boundary":
                 self._command = COMPACTED
             case "api_retry":
@@ -247,7 +245,7 @@ class ClaudeTranslator:
             self.answer = self.answer.called(block.name)
             if self._tasks.called(block.id, block.name, given):
                 return []
-        return [ToolUse(block.id, block.name, summarise(given, self._workdir), given)]
+        return [ToolUse(block.id, block.name, summarise(given, self.workdir), given)]
 
     def _tool_result(self, block: Block) -> list[AgentEvent]:
         if block.type != "tool_result":
@@ -277,7 +275,7 @@ class ClaudeTranslator:
             ]
         if line.request.tool_name == PLAN_TOOL:
             given = self._plans.shown(line.request.tool_use_id, given)
-        summary = summarise(given, self._workdir)
+        summary = summarise(given, self.workdir)
         return [Approval(line.request_id, line.request.tool_name, summary, given)]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from codebutler.domain.clock import Clock
-from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, TurnRequest, Usage, Verdict
+from codebutler_worker.agents.backend import STOPPED, AgentEvent, Answer, Usage, Verdict
 from codebutler_worker.agents.claude.commands import accepted, name_in
 from codebutler_worker.agents.claude.schema import ControlRequest, crashed, decode
 from codebutler_worker.agents.claude.translate import (
@@ -20,41 +20,31 @@ from codebutler_worker.agents.claude.translate import (
     ClaudeTranslator,
     questions,
 )
-from codebutler_worker.agents.process import ProcessTurn, TimeLimits, metered
-from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.sandbox.process import AgentProcess
+from codebutler_worker.agents.process import ProcessTurn, metered
 
 CONTINUATION_S = 5.0
 """If it stays silent this long after a result, nothing more follows."""
 
 
-class ClaudeTurn(ProcessTurn[bytes | None]):
-    """Receives lines, None at the end of the stream."""
+@dataclass(eq=False, repr=False)
+class ClaudeTurn(ProcessTurn[bytes]):
+    """Receives lines.
+
+    ``expanded``: the prompt if it names a command of the repository, in that command's words. ``ran_command``: whether
+    a message was a command of the CLI, which may end without an answer of the model.
+    """
 
     title = "Claude Code"
     timeout_key = "claude.timeout"
 
-    def __init__(
-        self,
-        request: TurnRequest,
-        process: AgentProcess,
-        access: NetworkAccess,
-        clock: Clock,
-        limits: TimeLimits,
-        translator: ClaudeTranslator,
-    ) -> None:
-        super().__init__(request, process, access, clock, limits)
-        self.translator = translator
-        self._messages = process.lines()
-        self._answers: dict[str, dict[str, str]] = {}
-        self._seen: Usage | None = None
-        self._answered_s = math.inf
-        """When it gave a result, infinite before."""
-        self.expanded = ""
-        """The prompt if it names a command of the repository, in that command's words."""
-        self._holds_prompt = False
-        self.ran_command = False
-        """Whether a message was a command of the CLI: that may end without an answer of the model."""
+    translator: ClaudeTranslator
+    expanded: str = ""
+    ran_command: bool = False
+    _answers: dict[str, dict[str, str]] = field(default_factory=dict, init=False)
+    _seen: Usage | None = field(default=None, init=False)
+    _answered_s: float = field(default=math.inf, init=False)
+    """When it gave a result, infinite before."""
+    _holds_prompt: bool = field(default=False, init=False)
 
     async def steer(self, text: str) -> bool:
         """Send a message into the turn; False if it no longer belongs to it, or the process does not read."""
@@ -179,7 +169,7 @@ class ClaudeTurn(ProcessTurn[bytes | None]):
         if due is not None or not answered:
             return due
         if turn.tasks:
-            return turn.verdict() if self._checked_s - self._answered_s >= self._limits.background_s else None
+            return turn.verdict() if self._checked_s - self._answered_s >= self.limits.background_s else None
         return turn.verdict() if self._silent_s >= CONTINUATION_S else None
 
     async def _ended(self) -> Verdict:
