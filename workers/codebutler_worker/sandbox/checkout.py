@@ -14,11 +14,9 @@ from pathlib import Path
 from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
-    O_PATH,
     UnsafePathError,
     make_directory,
     make_file,
-    open_beneath,
     read_regular,
     sockets_in,
     status_beneath,
@@ -45,7 +43,11 @@ def refuse_links(git: Path) -> None:
     seen = 0
     while left:
         place = left.pop()
-        for entry in _entries(place):
+        try:
+            entries = sorted(os.scandir(place), key=attrgetter("name"))
+        except OSError:
+            continue  # removed meanwhile, or unreadable for us, and then for git too
+        for entry in entries:
             seen += 1
             if entry.is_symlink() and not (place == git and entry.name in KEPT_ELSEWHERE):
                 raise SandboxUnavailableError(
@@ -59,13 +61,6 @@ def refuse_links(git: Path) -> None:
                 f"{git} has more than {MOST} files besides objects: check what they are (`git pack-refs --all` "
                 "packs branches and tags into one file)"
             )
-
-
-def _entries(place: Path) -> list[os.DirEntry[str]]:
-    try:
-        return sorted(os.scandir(place), key=attrgetter("name"))
-    except OSError:
-        return []  # removed meanwhile, or unreadable for us, and then for git too
 
 
 PRIVATE = ".codebutler"
@@ -139,11 +134,14 @@ def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool =
         raise SandboxUnavailableError(f"{workdir} is not a directory, or its path has a symbolic link in it")
     owner = workdir.stat()
     try:
-        pinned, fixed, closed = _git(workdir)
+        pinned, fixed, closed, index = _git(workdir)
         private, shared = _private(workdir)
-        index = _git_directory_of(workdir) / "index" if pinned else None
-        home = home or home_of_agents(workdir, Path.home())
-        own = _pointed(workdir, pinned[0], home, (*fixed, *closed)) if pinned and not filling else ()
+        own: Paths = ()
+        if pinned and not filling:
+            pointed = Pointed(
+                workdir, pinned[0], home or home_of_agents(workdir, Path.home()), workdir / PRIVATE
+            )
+            own = pointed.read_all(besides=(*fixed, *closed))
         sockets = sockets_in((workdir, *pinned[:1]), shared, hidden=workdir / PRIVATE)
     except UnsafePathError as error:
         raise SandboxUnavailableError(
@@ -165,13 +163,6 @@ def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool =
         pointed=own,
         sockets=sockets,
     )
-
-
-def _pointed(root: Path, git: Path, home: Path, fixed: Paths) -> Paths:
-    """The paths that git's configuration refers to and that are not ``fixed`` yet."""
-    found = Pointed(root, git, home, root / PRIVATE)
-    found.read_all()
-    return tuple(sorted(path for path in found.fixed if not any(path.is_relative_to(one) for one in fixed)))
 
 
 def _between(paths: Paths, areas: Paths, read_only: Paths) -> set[Path]:
@@ -199,15 +190,17 @@ def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
     return root / PRIVATE, tuple(root / PRIVATE / name for name in shared)
 
 
-def _git(root: Path) -> tuple[Paths, Paths, Paths]:
+def _git(root: Path) -> tuple[Paths, Paths, Paths, Path | None]:
+    """What to pin, fix and close, and where the index is."""
     found = status_beneath(root, ".git")
     if found is None:
-        return (), (), ()
+        return (), (), (), None
     if stat.S_ISREG(found.st_mode):
-        common = _common_directory(root)
+        entry = _worktree_entry(root)
+        common = entry.parent.parent
         pinned, fixed, closed = _git_directory(common.parent, common.name)
-        return pinned, (*fixed, root / ".git"), closed
-    return _git_directory(root, ".git")
+        return pinned, (*fixed, root / ".git"), closed, entry / "index"
+    return *_git_directory(root, ".git"), root / ".git/index"
 
 
 def _git_directory(parent: Path, name: str) -> tuple[Paths, Paths, Paths]:
@@ -244,13 +237,14 @@ def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[st
             make_file(root, name)
 
 
-def _common_directory(root: Path) -> Path:
-    """The git directory that a worktree belongs to, if that directory knows the worktree (gitrepository-layout(5)).
+def _worktree_entry(root: Path) -> Path:
+    """A worktree's own directory in the git directory it belongs to (two levels up), if that knows the worktree
+    (gitrepository-layout(5)).
 
     The agent can write the ``.git`` file unless it was made read-only, so both directions must agree, and the named
     directory must be in a place where the agent cannot have created it.
     """
-    entry = _git_directory_of(root)
+    entry = _pointer(root, ".git", root, prefix="gitdir:")
     common = entry.parent.parent
     known = (
         entry.parent.name == "worktrees"
@@ -265,12 +259,7 @@ def _common_directory(root: Path) -> Path:
         raise SandboxUnavailableError(
             f"{root}/.git does not name a worktree of a repository; a submodule cannot be registered on its own"
         )
-    return common
-
-
-def _git_directory_of(root: Path) -> Path:
-    """``.git``, or the directory it names if it is a file."""
-    return root / ".git" if (root / ".git").is_dir() else _pointer(root, ".git", root, prefix="gitdir:")
+    return entry
 
 
 def _pointer(root: Path, relative: str, base: Path, prefix: str = "") -> Path:
@@ -282,13 +271,7 @@ def _pointer(root: Path, relative: str, base: Path, prefix: str = "") -> Path:
 
 
 def _require_directory(root: Path, relative: str) -> None:
-    try:
-        descriptor = open_beneath(root, relative, O_PATH)
-    except FileNotFoundError as error:
-        raise SandboxUnavailableError(f"{root / relative} was just removed: try again") from error
-    try:
-        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-    finally:
-        os.close(descriptor)
-    if not is_directory:
+    if (found := status_beneath(root, relative)) is None:
+        raise SandboxUnavailableError(f"{root / relative} was just removed: try again")
+    if not stat.S_ISDIR(found.st_mode):
         raise SandboxUnavailableError(f"{root / relative} is not a directory")

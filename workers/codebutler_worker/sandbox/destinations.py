@@ -135,7 +135,8 @@ def read_regular(root: Path, relative: str, limit_bytes: int) -> bytes:
 
     Raises UnsafePathError for a link, pipe, device, directory or a larger file; OSError as open(2).
     """
-    content = read_head(root, relative, limit_bytes + 1)
+    with regular_file(root, relative) as file:
+        content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise UnsafePathError(errno.EFBIG, f"larger than {limit_bytes} bytes", relative)
     return content
@@ -219,10 +220,14 @@ def sockets_in(
     except OSError:
         return ()  # not Linux
     named = {*names(table)}
-    found = {*_absolute(name for name in named if name.startswith("/"))}
+    absolute = [name for name in named if name.startswith("/")]
     if relative := [name for name in named if not name.startswith("/")]:
         places = {place for place in (*areas, *_working_directories()) if _area(place, areas)}
-        found |= {*_absolute(f"{place}/{name}" for place in places for name in relative)}
+        absolute += [f"{place}/{name}" for place in places for name in relative]
+    # With links in their directories resolved, each directory once.
+    parts = [os.path.split(os.path.normpath(name)) for name in absolute]
+    real = {directory: os.path.realpath(directory) for directory in {directory for directory, _ in parts}}
+    found = {Path(real[directory], last) for directory, last in parts}
     return tuple(
         sorted(
             path
@@ -232,16 +237,6 @@ def sockets_in(
             and _is_socket(area, path)
         )
     )
-
-
-def _absolute(every: Iterator[str]) -> Iterator[Path]:
-    """The paths with links in their directories resolved."""
-    real: dict[str, str] = {}
-    for name in every:
-        directory, last = os.path.split(os.path.normpath(name))
-        if directory not in real:
-            real[directory] = os.path.realpath(directory)
-        yield Path(real[directory], last)
 
 
 def _area(path: Path, areas: Collection[Path]) -> Path | None:

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -158,8 +158,9 @@ class Pointed:
     fixed: set[Path] = field(default_factory=set)
     _read: set[Path] = field(default_factory=set)
 
-    def read_all(self) -> None:
-        """Read every configuration that git reads here. Raises SandboxUnavailableError, UnsafePathError."""
+    def read_all(self, besides: Collection[Path] = ()) -> tuple[Path, ...]:
+        """Read every configuration that git reads here; returns the paths found that are in none of ``besides``.
+        Raises SandboxUnavailableError, UnsafePathError."""
         usual = (Path("/etc/gitconfig"), self.home / ".config/git/config", self.home / ".gitconfig")
         for file in (*usual, self.git / "config"):
             self._file(file, self.root)
@@ -167,6 +168,9 @@ class Pointed:
         self._file(self.git / "config.worktree", self.root if main else None)
         for entry in sorted((self.git / "worktrees").glob("*/config.worktree")):
             self._file(entry, None if main else self.root)
+        return tuple(
+            sorted(path for path in self.fixed if not any(path.is_relative_to(one) for one in besides))
+        )
 
     def _file(self, file: Path, base: Path | None) -> None:
         """``base``: what relative names are relative to; None = another work tree."""
@@ -196,12 +200,10 @@ class Pointed:
 
     def _text(self, file: Path) -> str:
         """The file's content; "" if it is missing or unreadable, since git ignores it then too."""
-        area = self._area(file)
+        if (area := self._area(file)) is None:
+            area, file = Path("/"), Path(os.path.realpath(file))
         try:
-            if area is not None:
-                return read_regular(area, str(file.relative_to(area)), CONFIG_BYTES).decode(errors="replace")
-            real = os.path.realpath(file)
-            return read_regular(Path("/"), real.lstrip("/"), CONFIG_BYTES).decode(errors="replace")
+            return read_regular(area, str(file.relative_to(area)), CONFIG_BYTES).decode(errors="replace")
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return ""
 
