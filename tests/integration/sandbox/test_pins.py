@@ -141,9 +141,9 @@ async def test_nothing_is_held_when_nothing_runs(git_repo: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     first, second = (watcher.hold(inspect_checkout(git_repo).lasting) for _ in range(2))
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
-    first.release()
-    first.release()
-    second.release()
+    watcher.release(first)
+    watcher.release(first)
+    watcher.release(second)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

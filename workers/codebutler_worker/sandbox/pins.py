@@ -72,10 +72,6 @@ class PinHold:
             if self.gone is not None:
                 self.gone(self.lifted)
 
-    def release(self) -> None:
-        """Stop watching: the program has ended. A second call does nothing."""
-        self.watcher.release(self)
-
 
 @dataclass(slots=True)
 class Watcher:
@@ -110,7 +106,7 @@ class Watcher:
         return held
 
     def release(self, held: PinHold) -> None:
-        """Stop watching for ``held``."""
+        """Stop watching for ``held``: its program has ended. A second call does nothing."""
         if held in self._holds:
             self._holds.remove(held)
         if self._holds:

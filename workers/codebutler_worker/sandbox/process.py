@@ -114,7 +114,7 @@ class Program(ABC):
             self._limit_hit = self._limit_hit or enclosure.struck()
             await enclosure.close()  # kills whatever is left inside
         if self._birth.held is not None:
-            self._birth.held.release()
+            self._birth.held.watcher.release(self._birth.held)
         await self._close()
 
     @abstractmethod
@@ -186,7 +186,7 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
         if enclosure is not None:
             await enclosure.close()
         if held is not None:
-            held.release()
+            held.watcher.release(held)
         if not isinstance(error, OSError):
             raise
         raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: {error.strerror}") from error
