@@ -91,7 +91,7 @@ def _system(inside: Inside, system: SystemLayout) -> list[str]:
         options += ["--ro-bind", "/dev/null", str(file)]
     hidden = (path for path in inside.hidden if below(path, system.roots))
     for directory in (*system.masked_directories, *hidden):
-        options += _empty(directory)
+        options += ["--tmpfs", str(directory), "--remount-ro", str(directory)]
     options += ["--dev", "/dev", *_scratch(inside, SHARED_MEMORY), "--remount-ro", "/dev", "--proc", "/proc"]
     for name in KERNELS_OWN:
         options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
@@ -128,7 +128,7 @@ def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
         options += [option, str(path), str(path)]
     for path in inside.hidden:
         if path.is_relative_to(checkout.root):
-            options += _empty(path)
+            options += ["--tmpfs", str(path), "--remount-ro", str(path)]
     if checkout.private:
         writable = checkout.hides_tracked
         options += _scratch(inside, str(checkout.private)) if writable else ["--tmpfs", str(checkout.private)]
@@ -147,10 +147,6 @@ def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
 def _scratch(inside: Inside, directory: str) -> list[str]:
     size = ["--size", str(inside.scratch_bytes)] if inside.scratch_bytes else []
     return [*size, "--tmpfs", directory]
-
-
-def _empty(directory: Path) -> list[str]:
-    return ["--tmpfs", str(directory), "--remount-ro", str(directory)]
 
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
@@ -201,13 +197,19 @@ class BwrapSandbox(Sandbox):
             env=tuple(loader.items()),
             filter_fd=None if self.filter.missing else FD,
         )
-        is_for_owner = self._system.uid == 0 and not checkout.owner.is_root
-        if is_for_owner and (why := unreachable_because(checkout.owner, checkout.root, *inside.named)):
-            raise SandboxUnavailableError(why)
+        if self._system.uid == 0 and checkout.owner.uid != 0:
+            named = (*inside.home_paths, *(real for _, real in inside.readable))
+            if why := unreachable_because(checkout.owner, checkout.root, *named):
+                raise SandboxUnavailableError(why)
         argv = with_tracked(argv, checkout)
         if isinstance(policy.network, ProxySocket):
-            argv, quiet = self._through(policy.network, argv)
-            inside = replace(inside, env=(*inside.env, *quiet))
+            if self._system.perl is not None and self.filter.machine in SENDMSG:
+                argv = swiftly(policy.network, self._system.perl, self.filter.machine, argv)
+                inside = replace(inside, env=(*inside.env, QUIET))
+            elif self._system.python is not None:
+                argv = through(policy.network, self._system.python, argv)
+            else:
+                raise SandboxUnavailableError(NO_INTERPRETER)
         return Launch(
             argv=self.filter.before(
                 bwrap_argv(argv, inside, checkout, self._system), shared=checkout.shared_git
@@ -217,16 +219,6 @@ class BwrapSandbox(Sandbox):
             guard=partial(self._watcher.hold, checkout.lasting, checkout.fleeting),
             ends_whole=True,  # --unshare-pid, --die-with-parent
         )
-
-    def _through(
-        self, proxy: ProxySocket, argv: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """The command, and the environment variables its interpreter needs."""
-        if self._system.perl is not None and self.filter.machine in SENDMSG:
-            return swiftly(proxy, self._system.perl, self.filter.machine, argv), (QUIET,)
-        if self._system.python is not None:
-            return through(proxy, self._system.python, argv), ()
-        raise SandboxUnavailableError(NO_INTERPRETER)
 
     async def self_test(self) -> None:
         """Start a shell inside that checks the sandbox."""

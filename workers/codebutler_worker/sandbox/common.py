@@ -158,19 +158,6 @@ class NoSandbox(Sandbox):
         """Does nothing: without a sandbox nothing can fail."""
 
 
-def _home_paths(policy: SandboxPolicy) -> tuple[Path, ...]:
-    """Those that exist, resolved. Raises SandboxUnavailableError for a link or a path outside the home."""
-    home = policy.home.resolve()
-    kept = []
-    for path in policy.home_paths:
-        if not path.is_relative_to(policy.home) or path == policy.home:
-            raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
-        if path.exists():
-            kept.append(home / path.relative_to(policy.home))
-            status_without_links(home, kept[-1])
-    return tuple(kept)
-
-
 def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tuple[Path, ...]:
     """The directories of ``sandbox.readable``; one that does not exist may be created later.
 
@@ -190,20 +177,6 @@ def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tupl
                 f"sandbox.readable: {name} belongs to CodeButler: remove it from the list"
             )
     return found
-
-
-def _readable(argv: tuple[str, ...], policy: SandboxPolicy, more: tuple[Path, ...] = ()) -> list[Path]:
-    """The paths named by the policy or by ``more`` that exist; the program itself need not be named.
-
-    Not paths in the agent's own directories: they are visible anyway, and a planted link would expose its target.
-    """
-    program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
-    written = (policy.workdir, *policy.home_paths)
-    return [
-        path.absolute()
-        for path in (*policy.readable, *more, *program)
-        if path.exists() and not below(path.absolute(), written)
-    ]
 
 
 def status_without_links(root: Path, path: Path) -> os.stat_result:
@@ -238,11 +211,6 @@ class Inside:
     scratch_bytes: int = 0
     filter_fd: int | None = None
 
-    @property
-    def named(self) -> tuple[Path, ...]:
-        """The paths of this machine that are visible because the policy names them."""
-        return (*self.home_paths, *(real for _, real in self.readable))
-
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
@@ -258,14 +226,28 @@ class MachineView:
         return cls(tuple(path.resolve() for path in hidden if path.is_dir()), readable)
 
     def inside(self, argv: tuple[str, ...], policy: SandboxPolicy, checkout: Checkout) -> Inside:
-        """``policy`` resolved on disk; skips what does not exist. Raises SandboxUnavailableError for a symbolic
-        link."""
+        """``policy`` resolved on disk; skips what does not exist. The program itself need not be named in it.
+
+        Raises SandboxUnavailableError for a symbolic link, or a path outside the home.
+        """
         for path in (path for path in self.hidden if path.is_relative_to(checkout.root)):
             status_without_links(checkout.root, path)
+        home = policy.home.resolve()
+        home_paths = []
+        for path in policy.home_paths:
+            if not path.is_relative_to(policy.home) or path == policy.home:
+                raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
+            if path.exists():
+                home_paths.append(home / path.relative_to(policy.home))
+                status_without_links(home, home_paths[-1])
+        program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
+        named = [path.absolute() for path in (*policy.readable, *self.readable, *program) if path.exists()]
+        # Paths in the agent's own directories are visible anyway, and a planted link would expose its target.
+        written = (policy.workdir, *policy.home_paths)
         return Inside(
-            home=policy.home.resolve(),
-            home_paths=_home_paths(policy),
-            readable=tuple((path, path.resolve()) for path in _readable(argv, policy, self.readable)),
+            home=home,
+            home_paths=tuple(home_paths),
+            readable=tuple((path, path.resolve()) for path in named if not below(path, written)),
             hidden=self.hidden,
             network=policy.network,
             own_terminal=policy.own_terminal,

@@ -152,20 +152,16 @@ exec "$@"
 def with_tracked(argv: tuple[str, ...], checkout: Checkout, places: str = ".") -> tuple[str, ...]:
     """``argv``, started in ``checkout`` after the tracked files are in place. ``places``: where the checkout appears,
     separated by spaces."""
-    if not checkout.hides_tracked:
+    if not checkout.hides_tracked or checkout.index is None:
         return argv
-    script = _BEGIN.format(show=_SHOW if _may_track(checkout) else "", private=PRIVATE)
-    return ("/bin/sh", "-c", script.strip(), "codebutler", places, *argv)
-
-
-def _may_track(checkout: Checkout) -> bool:
-    assert checkout.index is not None
     try:
-        return names_private(read_regular(checkout.index.parent, checkout.index.name, LARGEST_BYTES))
+        may_track = names_private(read_regular(checkout.index.parent, checkout.index.name, LARGEST_BYTES))
     except FileNotFoundError:
-        return False
+        may_track = False
     except OSError:
-        return True
+        may_track = True
+    script = _BEGIN.format(show=_SHOW if may_track else "", private=PRIVATE)
+    return ("/bin/sh", "-c", script.strip(), "codebutler", places, *argv)
 
 
 def names_private(index: bytes) -> bool:
