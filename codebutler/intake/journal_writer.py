@@ -132,7 +132,13 @@ class Writer:
             self._spread()
             self._unwritten.update(job.seq for job in jobs if isinstance(job, SettleJob))
             if self._unwritten and (not jobs or not going or len(self._unwritten) >= GATHERED):
-                self._settle()
+                # In a separate transaction that nobody waits for.
+                try:
+                    self._transact(partial(journal_file.drop_payloads, seqs=self._unwritten), "settle")
+                    self._unwritten.clear()
+                    self._patience_s = SETTLE_AFTER_S
+                except Exception:  # noqa: BLE001 - whatever it was, an event that waits would be told
+                    self._patience_s = RETRY_AFTER_S
         self._connection.close()
 
     def _take(self) -> list[Job]:
@@ -159,16 +165,6 @@ class Writer:
             if job.label == "append" and result is not None:
                 self._pending.add(result)
         _tell([(job.done, result, None) for job, result in zip(writes, results, strict=True)])
-
-    def _settle(self) -> None:
-        """Store settled entries, in a separate transaction that nobody waits for. A failure is retried later."""
-        try:
-            self._transact(partial(journal_file.drop_payloads, seqs=self._unwritten), "settle")
-        except Exception:  # noqa: BLE001 - whatever it was, an event that waits would be told
-            self._patience_s = RETRY_AFTER_S
-            return
-        self._patience_s = SETTLE_AFTER_S
-        self._unwritten.clear()
 
     def _transact(self, work: Callable[[sqlite3.Connection], T], label: Label) -> T:
         """The result of ``work``, once it is on disk."""

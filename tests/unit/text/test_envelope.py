@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.text.envelope import (
+from codebutler.text.requests import (
     MAX_BODY_CHARS,
     Envelope,
     EnvelopeParser,

@@ -18,7 +18,7 @@ from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule, path_of
-from codebutler.text.envelope import enveloped
+from codebutler.text.requests import enveloped
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Finished,

@@ -3,7 +3,7 @@
 
 At most one change of a message is under way, so a slow chat gets fewer edits and no backlog.
 
-Publishes what an agent sends while it works: an envelope in its text (`text/envelope.py`) is posted at
+Publishes what an agent sends while it works: an envelope in its text (`text/requests.py`) is posted at
 once, and a file that it names becomes an upload.
 """
 
@@ -19,7 +19,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Post, Upload
 from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Doing
-from codebutler.text.envelope import Envelope, EnvelopeParser, Part, parts_of, prose_of
+from codebutler.text.requests import Envelope, EnvelopeParser, Part, parts_of, prose_of
 from codebutler_worker.agents.backend import AgentEvent, Finished, Output, ToolResult, ToolUse
 from codebutler_worker.changes.card import push_offer
 from codebutler_worker.conversation.approvals import open_poll

@@ -22,7 +22,7 @@ from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.model import Value
 from codebutler.domain.refs import MessageRef
 from codebutler.protocol.capabilities import AgentResult, Capability, Cell, cells_of, last_result, row_of
-from codebutler.text.envelope import enveloped
+from codebutler.text.requests import enveloped
 from codebutler_worker.changes.card import UNDONE
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
 from codebutler_worker.changes.undo import to_put_back, was_picked

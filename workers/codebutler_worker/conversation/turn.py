@@ -20,7 +20,7 @@ from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
 from codebutler.platform.signals import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.messages import Doing, TurnStarted
-from codebutler.text.envelope import Prose, prose_of
+from codebutler.text.requests import Prose, prose_of
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (
     GONE,

@@ -21,9 +21,9 @@ from codebutler.domain.refs import NO_PERSON, MessageRef, PersonRef
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Live
 from codebutler.text.amounts import amount
 from codebutler.text.disguised import CUT
-from codebutler.text.envelope import Envelope, before_any
 from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
 from codebutler.text.markup import clip, fence, plain
+from codebutler.text.requests import Envelope, before_any
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Plan,

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
-from codebutler.text.envelope import Envelope, EnvelopeParser, Part, enveloped
+from codebutler.text.requests import Envelope, EnvelopeParser, Part, enveloped
 
 HEAD_BYTES = 256 * 2**10
 TAIL_BYTES = 24 * 2**10
