@@ -9,7 +9,7 @@ begins with ``/command``; some also as ``command: …``. ``prefix: text`` names 
 Keyboards of phones and other languages write a command differently: ``！status``, ``!new–repo``, ``! status``,
 ``!stop.``, ``claude : why``, ``run: echo “hi”``. These mean the same.
 
-Envelopes, ``<<<SLACK:type>>> … <<<END_SLACK>>>``, are read from a text in pieces. Case does not matter, and a marker may
+Envelopes, ``<<<SLACK:type>>> … <<<END_SLACK>>>``, are read in pieces. Case does not matter, and a marker may
 be split anywhere. An envelope that is not closed (at the end, after too long, above the limit, or because the next one
 starts) is returned as incomplete.
 """

@@ -30,7 +30,7 @@ EXEMPT = {
     "codebutler/cli/serve.py": "`codebutler workspace` says whose API it speaks",
     "codebutler/text/requests.py": "the marks of envelopes, a public promise to agents in every chat",
     "codebutler/text/redact.py": "what secrets look like, of every service",
-    "workers/codebutler_worker/agents/survey.py": "tells agents those marks",
+    "workers/codebutler_worker/agents/running.py": "tells agents those marks",
 }
 
 
