@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.egress.hosts import HostPort, Hosts, place
+from codebutler_worker.egress.hosts import HostPort, Hosts, local_places, place
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_an_empty_list_is_nobody() -> None:
     ],
 )
 def test_which_ports_of_this_machine_are_listed(entries: tuple[str, ...], local: dict[int, str]) -> None:
-    assert {port: at.host for port, at in Hosts(entries).local.items()} == local
+    assert {port: at.host for port, at in local_places(entries).items()} == local

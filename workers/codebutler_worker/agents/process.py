@@ -46,11 +46,12 @@ TOO_MUCH = 2
 def metered(usage: Usage, gauge: TokenMeter) -> Usage:
     """``usage``, unless far more passed the proxy: then the proxy's figures, with the reported cost scaled up."""
     told = usage.input_tokens + usage.output_tokens
-    if gauge.total < told * TOO_MUCH + UNCOUNTED_TOKENS * (told < UNCOUNTED_TOKENS):
+    passed = gauge.input + gauge.output
+    if passed < told * TOO_MUCH + UNCOUNTED_TOKENS * (told < UNCOUNTED_TOKENS):
         return usage
     cost = usage.cost_usd
     if cost is not None and told:
-        cost *= gauge.total / told
+        cost *= passed / told
     return replace(usage, input_tokens=gauge.input, output_tokens=gauge.output, cost_usd=cost)
 
 

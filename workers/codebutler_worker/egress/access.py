@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.hosts import Dialer, HostPort
+from codebutler_worker.egress.hosts import Dialer, HostPort, local_places
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.service import TokenMeter
@@ -88,18 +88,17 @@ class NetworkAccess:
         """Nothing gets through a proxy any more."""
 
 
+@dataclass(slots=True)
 class ProxiedAccess(NetworkAccess):
-    """With a proxy, and perhaps nothing else."""
+    """With a ``proxy``, whose ``refused`` and ``gauge`` it shares, and perhaps nothing else."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        super().__init__(refused=proxy.refused, gauge=proxy.gauge)
-        self._proxy = proxy
-        self._servers: list[asyncio.Server] = []
-        self._listener: socket.socket | None = None
-        self._directory: Path | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._closed = False
+    proxy: Proxy = field(kw_only=True, repr=False)
+    _servers: list[asyncio.Server] = field(default_factory=list)
+    _listener: socket.socket | None = None
+    _directory: Path | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _closed: bool = False
 
     async def here(self) -> None:
         """Listen on this machine's own loopback, for programs that share its network."""
@@ -109,7 +108,7 @@ class ProxiedAccess(NetworkAccess):
     def behind_socket(self, uid: int | None) -> None:
         """Listen in the namespace of the first client to connect, as a proxy and on each listed port of this machine's
         loopback. Raises OSError."""
-        local = tuple(sorted(self._proxy.rules.hosts.local))[:FORWARDED_AT_MOST]
+        local = tuple(sorted(local_places(self.proxy.rules.hosts.entries)))[:FORWARDED_AT_MOST]
         port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
         self._directory = Path(tempfile.mkdtemp(prefix="cb-proxy-", dir=SHORT))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -142,7 +141,7 @@ class ProxiedAccess(NetworkAccess):
             await asyncio.wait(self._tasks, timeout=GONE_S)
         for writer in self._writers:
             writer.transport.abort()
-        await self._proxy.close()
+        await self.proxy.close()
         self._shut()
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -176,13 +175,13 @@ class ProxiedAccess(NetworkAccess):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None
     ) -> None:
         try:
-            await self._proxy.handle(reader, writer, local)
+            await self.proxy.handle(reader, writer, local)
         finally:
             self._writers.discard(writer)
 
     async def _serve(self, listener: socket.socket) -> None:
         """Listen there: as the service that the configuration names for this port, if any, else as the proxy."""
-        local = self._proxy.rules.hosts.local.get(listener.getsockname()[1])
+        local = local_places(self.proxy.rules.hosts.entries).get(listener.getsockname()[1])
 
         def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             # Each connection takes one of our descriptors, and perhaps another one for its target.
@@ -209,7 +208,7 @@ class Egress:
         """``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
         ``uid``: the user that the sandbox's wrapper runs as, if we are root. Raises SandboxUnavailableError."""
         proxy = Proxy(rules, self.dialer, logged=self._logged)
-        access = ProxiedAccess(proxy)
+        access = ProxiedAccess(proxy=proxy, refused=proxy.refused, gauge=proxy.gauge)
         try:
             if kind == "hosts":
                 access.behind_socket(uid)

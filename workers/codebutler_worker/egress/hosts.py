@@ -83,15 +83,11 @@ class Hosts:
         """Whether ``wanted`` is on the list."""
         return any(_fits(entry, wanted) for entry in self.entries)
 
-    @property
-    def local(self) -> dict[int, HostPort]:
-        """Port -> place, for entries on this machine's own loopback. A program inside has a different loopback, which
-        it reaches without a proxy."""
-        return _local(self.entries)
-
 
 @cache
-def _local(entries: tuple[str, ...]) -> dict[int, HostPort]:
+def local_places(entries: tuple[str, ...]) -> dict[int, HostPort]:
+    """Port -> place, for those of a list's ``entries`` that are on this machine's own loopback. A program inside has a
+    different loopback, which it reaches without a proxy."""
     named = [(place(entry), place(entry, port)) for entry in entries for port in PORTS]
     found = [with_port or by_scheme for with_port, by_scheme in named]
     return {at.port: at for at in reversed(found) if at is not None and at.host in LOCAL}
