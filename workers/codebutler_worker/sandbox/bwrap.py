@@ -197,7 +197,7 @@ class BwrapSandbox(Sandbox):
             env=tuple(loader.items()),
             filter_fd=None if self.filter.missing else FD,
         )
-        if self._system.uid == 0 and checkout.owner.uid != 0:
+        if self._system.uid == 0 and not checkout.owner.is_root:
             named = (*inside.home_paths, *(real for _, real in inside.readable))
             if why := unreachable_because(checkout.owner, checkout.root, *named):
                 raise SandboxUnavailableError(why)

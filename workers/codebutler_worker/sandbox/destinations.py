@@ -200,14 +200,6 @@ LISTED = Path("/proc/net/unix")
 PATH_FIELD = 7
 
 
-def names(table: str) -> Iterator[str]:
-    """The names of sockets that are files, as passed to bind(2). Pure."""
-    for line in table.splitlines()[1:]:
-        fields = line.split(maxsplit=PATH_FIELD)
-        if len(fields) > PATH_FIELD and not fields[PATH_FIELD].startswith("@"):
-            yield fields[PATH_FIELD]
-
-
 def sockets_in(
     areas: Collection[Path], shown: Collection[Path], hidden: Path, listed: Path = LISTED
 ) -> tuple[Path, ...]:
@@ -219,7 +211,11 @@ def sockets_in(
         table = listed.read_text(errors="surrogateescape")
     except OSError:
         return ()  # not Linux
-    named = {*names(table)}
+    # The names of sockets that are files, as passed to bind(2).
+    fields = [line.split(maxsplit=PATH_FIELD) for line in table.splitlines()[1:]]
+    named = {
+        each[PATH_FIELD] for each in fields if each[PATH_FIELD:] and not each[PATH_FIELD].startswith("@")
+    }
     absolute = [name for name in named if name.startswith("/")]
     if relative := [name for name in named if not name.startswith("/")]:
         places = {place for place in (*areas, *_working_directories()) if _area(place, areas)}

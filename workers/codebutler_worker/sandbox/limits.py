@@ -219,6 +219,7 @@ class AgentSandbox(Sandbox):
         self.committer: dict[str, str] = {}
         self._sandbox = sandbox
         self._limiter = limiter
+        self._counts_inside = limiter is not None and sandbox.name == "bwrap" and not limiter.holds("pids")
 
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Wrap as the inner sandbox does, within the limits."""
@@ -228,7 +229,7 @@ class AgentSandbox(Sandbox):
         limits = self._limiter.limits
         # A control group that counts memory counts this too.
         policy = replace(policy, scratch_bytes=limits.memory_bytes)
-        if self.name == "bwrap" and limits.processes and not self._limiter.holds("pids"):
+        if self._counts_inside and limits.processes:
             # The sandbox makes the program it starts visible; that is now the shell.
             program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
             argv, policy = inner(argv, limits), replace(policy, readable=(*policy.readable, *program))

@@ -93,7 +93,13 @@ class Watcher:
         if pins:
             self._holds.append(held)
             try:
-                self._begin({path.parent for path in pins})
+                if self.polls:
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                if self._watch is None:
+                    self._watch = this_system().name_watch()
+                    asyncio.get_running_loop().add_reader(self._watch.fd, self._read)
+                for directory in {path.parent for path in pins}:
+                    self._watch.watch(directory)
             except OSError as error:
                 if self._looking is None:
                     log.warning(
@@ -124,15 +130,6 @@ class Watcher:
         for held in tuple(self._holds):
             held.look()
         self._looking = asyncio.get_running_loop().call_later(self.every_s, self._look)
-
-    def _begin(self, directories: set[Path]) -> None:
-        if self.polls:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        if self._watch is None:
-            self._watch = this_system().name_watch()
-            asyncio.get_running_loop().add_reader(self._watch.fd, self._read)
-        for directory in directories:
-            self._watch.watch(directory)
 
     def _read(self) -> None:
         for event in () if self._watch is None else self._watch.read():

@@ -95,12 +95,12 @@ class Program(ABC):
     async def _end(self, eof_s: float, term_s: float) -> None:
         enclosure, is_whole = self._birth.enclosure, self._birth.ends_whole
         family: dict[int, str] = {}
-        if self.returncode is None:
+        if self._process.returncode is None:
             # Children without our mark can be found only as long as the program lives.
             family = {} if is_whole else await descendants(self.pid)
             family |= await self._ask_to_end(eof_s, term_s)
-        if self.returncode is None or family or not is_whole:
-            if self.returncode is None:
+        if self._process.returncode is None or family or not is_whole:
+            if self._process.returncode is None:
                 family |= await descendants(self.pid)
             self._signal(signal.SIGKILL)
             marks = await asyncio.to_thread(this_system().carrying, MARK)
@@ -134,7 +134,7 @@ class Program(ABC):
 
     def _signal(self, number: signal.Signals) -> None:
         """Signal its whole group, which may outlive it."""
-        if self.returncode is not None:
+        if self._process.returncode is not None:
             # The group's id stays reserved while it has members; if the pid is alive after the program's exit, it
             # belongs to another process.
             with contextlib.suppress(ProcessLookupError):
