@@ -135,13 +135,16 @@ class SocketLink:
     async def _handle(self, envelope: SocketEnvelope) -> None:
         try:
             payload = await self._handler(envelope)
-            ack = encode_ack(envelope, payload)
+            ack: dict[str, Any] = {"envelope_id": envelope.envelope_id}
+            if payload is not None and envelope.accepts_response_payload:
+                ack["payload"] = payload
+            message = msgspec.json.encode(ack)
         except Exception:  # no envelope may stop the socket
             self._tally.failed_handlers += 1
             log.exception("could not store an event; Slack will send it again")
             return
         reached("ack.before")
-        if self._wire.say(ack):
+        if self._wire.say(message):
             reached("ack.after")
         else:
             self._tally.lost_acks += 1
@@ -259,14 +262,6 @@ def parse_frame(raw: bytes) -> Frame | None:
                 is_retry=type(attempt) is int and attempt > 0,
             )
     return None
-
-
-def encode_ack(envelope: SocketEnvelope, payload: dict[str, Any] | None) -> bytes:
-    """The acknowledgement, JSON in UTF-8; ``payload`` is sent only if Slack accepts one."""
-    ack: dict[str, Any] = {"envelope_id": envelope.envelope_id}
-    if payload is not None and envelope.accepts_response_payload:
-        ack["payload"] = payload
-    return msgspec.json.encode(ack)
 
 
 MAX_MESSAGE_BYTES = 16 * 2**20

@@ -33,7 +33,7 @@ STEPS = (
     Step("adapter", "adapter", "parse the payload", "chat/slack/payloads.py", "parse_envelope"),
     Step("adapter", "intake", "check permission and duplicates", "intake/intake.py", "Intake.accept"),
     Step("intake", "intake", "write to the journal", "intake/journal.py", "Journal.append"),
-    Step("adapter", "person", "acknowledge", "chat/slack/link.py", "encode_ack"),
+    Step("adapter", "person", "acknowledge", "chat/slack/link.py", "SocketLink._handle"),
     Step("intake", "intake", "hold back, answer here or audit", "intake/intake.py", "Dispatcher.dispatch"),
     Step(
         "intake",

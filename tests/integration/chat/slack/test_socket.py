@@ -33,6 +33,9 @@ async def test_acknowledges_after_the_handler_and_in_order_of_arrival() -> None:
 async def test_answer_travels_only_where_it_is_accepted() -> None:
     async with running() as (bench, _run):
         peer = await first(bench)
+        await peer.event("unanswered", answerable=True)
+        await peer.acked("unanswered")
+        assert peer.acks == [{"envelope_id": "unanswered"}]
         bench.reply = lambda _envelope: {"text": "hi"}
         await peer.event("plain")
         await peer.event("answerable", answerable=True)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from codebutler.chat.slack.http import ApiCall, check_app_token, check_bot_token, refusal, retry_after_s
-from codebutler.chat.slack.link import DisconnectFrame, HelloFrame, SocketEnvelope, encode_ack, parse_frame
+from codebutler.chat.slack.link import DisconnectFrame, HelloFrame, SocketEnvelope, parse_frame
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -66,14 +66,6 @@ def test_what_a_strict_reader_refuses_does_not_cost_the_event(broken: bytes, rea
 
 def test_an_endless_nesting_is_no_frame() -> None:
     assert parse_frame(b"[" * 100_000) is None
-
-
-def test_an_answer_is_sent_only_where_slack_takes_one() -> None:
-    plain = SocketEnvelope("e", "events_api", {})
-    answerable = SocketEnvelope("e", "slash_commands", {}, accepts_response_payload=True)
-    assert json.loads(encode_ack(plain, {"text": "x"})) == {"envelope_id": "e"}
-    assert json.loads(encode_ack(answerable, {"text": "x"})) == {"envelope_id": "e", "payload": {"text": "x"}}
-    assert json.loads(encode_ack(answerable, None)) == {"envelope_id": "e"}
 
 
 @pytest.mark.parametrize(
