@@ -46,8 +46,6 @@ def beginning(markdown: str) -> str:
 
 def closed(markdown: str) -> str:
     """``markdown``, with an open fence at its end closed (one in a list or quote ends with that)."""
-    if "```" not in markdown and "~~~" not in markdown:
-        return markdown
     text = markdown.rstrip()
     last = parser().parse(f"{text}\n\nafter")[-1]
     return f"{text}\n{last.markup}" if last.type == "fence" else markdown

@@ -201,9 +201,8 @@ def test_cost_is_the_difference_of_totals() -> None:
     usage = events[-1]
     assert isinstance(usage, Usage)
     assert usage.cost_usd == pytest.approx(0.0004)
-    verdict = translator.verdict()
-    assert verdict is not None
-    assert translator.finished(verdict).total_cost_usd == pytest.approx(0.0024)
+    assert translator.result is not None
+    assert translator.result.total_cost_usd == pytest.approx(0.0024)
 
 
 def test_what_is_not_understood_is_counted() -> None:

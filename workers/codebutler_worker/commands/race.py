@@ -37,7 +37,7 @@ from codebutler_worker.changes.undo import (
 )
 from codebutler_worker.commands.picking import clear, merge_picked
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.conversation.messages import Incoming, attachments_of, is_crowded
+from codebutler_worker.conversation.messages import Incoming, attachments_of
 from codebutler_worker.conversation.parked import able
 from codebutler_worker.conversation.queue import END_MARKS, WORKING, set_mark
 from codebutler_worker.present.lines import code, one_line
@@ -105,7 +105,7 @@ def run(asked: Invocation) -> Todo:
         decision = may(admitted(asked.user), "ask", using(config, channel, agent, task))
         if not decision.allowed:
             return asked.reply(decision.told)
-    if is_crowded(uow, config, asked.user):
+    if uow.messages.is_crowded(asked.user, config.agent.queue_per_user):
         return asked.reply(STILL_CROWDED)
     race = Race(key=uuid.uuid4().hex[:8], task=task, agents=wanted)
     _keep(asked, race, channel)

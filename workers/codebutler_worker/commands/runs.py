@@ -19,7 +19,6 @@ from codebutler_worker.commands.terminal import adopt, answer_adopt
 from codebutler_worker.conversation.clicks import can_go_on, go_on
 from codebutler_worker.conversation.end import stopping
 from codebutler_worker.conversation.history import forget_unread
-from codebutler_worker.conversation.messages import is_crowded
 from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import CROWDED, withdraw_turn
 from codebutler_worker.present.lines import code, count
@@ -133,7 +132,8 @@ def _continue(asked: Invocation, turn: TurnRow) -> Todo:
     decision = may(admitted(asked.user), "continue", where)
     if not decision.allowed:
         return asked.reply(decision.told)
-    if turn.reason == CROWDED and is_crowded(asked.uow, asked.settings.config, asked.user):
+    most = asked.settings.config.agent.queue_per_user
+    if turn.reason == CROWDED and asked.uow.messages.is_crowded(asked.user, most):
         return asked.reply(STILL_CROWDED)
     line = turn_line(asked.uow, turn)
     go_on(asked.uow, turn, asked.user)

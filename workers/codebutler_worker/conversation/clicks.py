@@ -22,7 +22,7 @@ from codebutler.text.markup import plain
 from codebutler_worker.changes.undo import undo
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
 from codebutler_worker.conversation.end import wait_for_reset
-from codebutler_worker.conversation.messages import BUSY, Incoming, enqueue, is_crowded
+from codebutler_worker.conversation.messages import BUSY, Incoming, enqueue
 from codebutler_worker.conversation.parked import (
     CONTINUED_REASON,
     DROPPED_REASON,
@@ -105,7 +105,8 @@ def click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
         if not decision.allowed:
             uow.post(place_of(turn), decision.told, value="notice")
             return Todo().logged("WRN", f"{event.user} may not {action} a run of {turn.agent}")
-    if event.action_id == RETRY_ACTION and turn.reason == CROWDED and is_crowded(uow, config, event.user):
+    is_retry = event.action_id == RETRY_ACTION and turn.reason == CROWDED
+    if is_retry and uow.messages.is_crowded(event.user, config.agent.queue_per_user):
         uow.post(place_of(turn), STILL_CROWDED)
         return Todo()
     return handler(uow, event, turn, agent)

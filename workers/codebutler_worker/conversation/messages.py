@@ -120,7 +120,7 @@ def attachments_of(said: Incoming) -> list[AttachmentRow]:
 def enqueue(uow: UnitOfWork, config: Config, said: Incoming, *, counts: bool = True) -> Todo:
     """Put a message into a turn, or reply that the conversation is busy (``agent.busy`` "reject"). If it ``counts`` and
     too many of its author's are waiting, keep it until they ask again."""
-    if counts and is_crowded(uow, config, said.user):
+    if counts and uow.messages.is_crowded(said.user, config.agent.queue_per_user):
         return _ask_first(uow, config, said, CROWDED)
     conversation = said.conversation or conversation_id(config, said.channel, said.root)
     agent = agent_for(uow, config, conversation, said.prefix)
@@ -231,12 +231,6 @@ def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
     """Keep a message that was written too long ago, or may have been handled, and ask once per conversation whether
     it is still wanted."""
     return _ask_first(uow, config, said, HANDLED if said.handled else STALE)
-
-
-def is_crowded(uow: UnitOfWork, config: Config, user: PersonRef) -> bool:
-    """Whether the user has as many messages waiting as are allowed (``agent.queuePerUser``)."""
-    most = config.agent.queue_per_user
-    return most > 0 and uow.messages.waiting_of(user) >= most
 
 
 def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:

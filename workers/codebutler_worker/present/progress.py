@@ -304,7 +304,7 @@ def answer(
     """
     # Before it is cut: the second half of a key does not look like one any more.
     text = redact(markdown[:MAX_ANSWER_CHARS]).strip() or NO_TEXT
-    if len(text) <= FILE_OVER_CHARS:
+    if len(text) <= FILE_OVER_CHARS and ("```" in text or "~~~" in text):
         text = closed(text)
     parts = [text]
     if len(text) > limit:

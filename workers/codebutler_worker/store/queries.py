@@ -186,9 +186,10 @@ _UNREVIEWED = """
 class Messages(Rows[MessageRow]):
     """People's messages."""
 
-    def waiting_of(self, user: PersonRef) -> int:
-        """How many of the user's messages are in turns that wait to start or to continue."""
-        return int(self.run(_WAITING_OF, (user,)).fetchone()[0])
+    def is_crowded(self, user: PersonRef, most: int) -> bool:
+        """Whether the user has as many messages waiting, to start or to continue, as are allowed
+        (``agent.queuePerUser``, 0 = any number)."""
+        return most > 0 and int(self.run(_WAITING_OF, (user,)).fetchone()[0]) >= most
 
 
 class Turns(Rows[TurnRow]):

@@ -124,7 +124,8 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         return opened
 
     async def _finished(self, turn: ClaudeTurn) -> Finished:
-        """A resumed session that failed before it did anything is lost."""
+        """A resumed session that failed before it did anything is lost. The cost is the difference of the session's
+        running totals."""
         verdict = turn.verdict
         assert verdict is not None
         if verdict.reason in ("failed", "session_lost") and (hit := turn.process.limit_hit):
@@ -133,7 +134,15 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
             verdict = Verdict("session_lost", verdict.text)
         elif verdict.reason == "session_lost":
             verdict = Verdict("failed", verdict.text)
-        return turn.translator.finished(verdict)
+        heard = turn.translator
+        return Finished(
+            verdict.reason == "done",
+            verdict.text,
+            verdict.reason,
+            heard.meter.usage,
+            heard.result.total_cost_usd if heard.result else None,
+            resets_at_s=heard.resets_at_s if verdict.reason == "limit" else None,
+        )
 
     async def _install(self, workdir: Path) -> command.Installation:
         """Found and probed once; raises AgentUnavailableError (and looks again next time)."""

@@ -11,7 +11,6 @@ from codebutler_worker.agents.answer import AnswerText, Growing, arguments, resu
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
-    Finished,
     Question,
     Refusal,
     Started,
@@ -87,7 +86,8 @@ class ClaudeTranslator:
     _api_error: str | None = field(default=None, init=False)
     _command: str = field(default="", init=False)
     """What a command that the CLI ran itself has said; its result may be empty."""
-    _resets_at_s: float | None = field(default=None, init=False)
+    resets_at_s: float | None = field(default=None, init=False)
+    """When the usage limit ends that it has met."""
     _tasks: TaskList = field(default_factory=TaskList, init=False)
     _plans: PlanKeeper = field(default_factory=PlanKeeper, init=False)
     _prose: Growing = field(default_factory=partial(Growing, MOST_CHARS), init=False)
@@ -133,7 +133,7 @@ class ClaudeTranslator:
             if line.state != "queued":
                 self.sent.discard(line.command_uuid)
         elif line.rate_limit_info.status == "rejected":
-            self._resets_at_s = line.rate_limit_info.resetsAt
+            self.resets_at_s = line.rate_limit_info.resetsAt
             which = (line.rate_limit_info.rateLimitType or "usage").replace("_", "-")
             return [Refusal(f"The subscription's {which} limit is reached")]
         return []
@@ -143,7 +143,7 @@ class ClaudeTranslator:
         answer."""
         if self.result is None:
             return None
-        verdict = judge(self.result, self._api_error, resets=self._resets_at_s is not None)
+        verdict = judge(self.result, self._api_error, resets=self.resets_at_s is not None)
         if verdict == Verdict("done", "") and self._command:
             return Verdict("failed" if self._command.startswith("Error") else "done", self._command)
         if verdict.reason == "done" and verdict.text.strip() in self.answer.prose:
@@ -152,13 +152,6 @@ class ClaudeTranslator:
             # The CLI gives up after three more parts; the text so far is still useful.
             return Verdict("done", self.answer.text)
         return verdict
-
-    def finished(self, verdict: Verdict) -> Finished:
-        """The turn's last event. Its cost is the difference of the session's running totals."""
-        total = self.result.total_cost_usd if self.result else None
-        resets_at_s = self._resets_at_s if verdict.reason == "limit" else None
-        ok, usage = verdict.reason == "done", self.meter.usage
-        return Finished(ok, verdict.text, verdict.reason, usage, total, resets_at_s=resets_at_s)
 
     def _grown(self, part: StreamPart, *, inner: bool) -> list[AgentEvent]:
         """A block of the answer, while it is being written; or the figures at its end."""
