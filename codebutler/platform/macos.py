@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from codebutler.platform.service import Launchd, Manager, Run, ServiceSpec, agent_plist
-from codebutler.platform.system import NameWatch, ProcessEntry, ProcessUse, SandboxName, Untried
+from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
 
 RUN_S = 5.0
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
@@ -150,7 +151,7 @@ class MacOS:
     def has_access_list(self, directory: Path) -> bool:
         return listed_access(self._told("ls", "-lde", str(directory)))
 
-    def name_watch(self) -> NameWatch:
+    def name_watch(self) -> NoReturn:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     def open_beneath(self, directory: int, relative: str, flags: int) -> int:

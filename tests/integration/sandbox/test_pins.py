@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.platform.system import HEAD, NameEvent, events
+from codebutler.platform.linux import HEAD, events
+from codebutler.platform.system import NameEvent
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout

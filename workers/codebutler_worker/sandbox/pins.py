@@ -16,8 +16,12 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from codebutler.platform.system import NameEvent, NameWatch, this_system
+from codebutler.platform.system import NameEvent, this_system
+
+if TYPE_CHECKING:
+    from codebutler.platform.linux import NameWatch
 
 log = logging.getLogger(__name__)
 TOLD = (
