@@ -112,7 +112,9 @@ class Roster:
     async def _name_committer(self) -> None:
         """Asked each time: setting the name must not need a restart."""
         if self._sandbox is not None:
-            self._sandbox.committer = await asyncio.to_thread(self._committer.env)
+            named = await asyncio.to_thread(self._committer.env)
+            self._sandbox.committer.clear()
+            self._sandbox.committer.update(named)
 
     async def _make(self, name: str, choice: Choice) -> None:
         config = with_choice(self._settings.config, name, choice)
