@@ -56,7 +56,7 @@ STEPS = (
     Step("delivery", "delivery", "choose the next API call", "chat/delivery/planner.py", "plan"),
     Step("delivery", "adapter", "render", "chat/slack/render.py", "rendered"),
     Step("adapter", "person", "post", "chat/slack/api.py", "SlackApi.post"),
-    Step("delivery", "outbox", "posted: remove it", "runtime/outbox.py", "Outbox.sent"),
+    Step("delivery", "outbox", "posted: remove it", "runtime/outbox.py", "Outbox.settle"),
 )
 
 
