@@ -200,29 +200,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     parts.told_jobs.on_watched.append(scheduler.watched)
     jobs, held = ScheduleCommands(scheduler, clock, zone_of("")), HeldBack()
     audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)
-    means = Means(
-        home=given.home,
-        env=given.env,
-        notes=journal,
-        publish=publish,
-        chats=outbound.chats,
-        reloads=parts.reloads,
-        clock=clock,
-    )
-    moves = RepoMoves(
-        MoveMeans(
-            registry=Registry(given.home),
-            notes=parts.notes,
-            table=lambda: repos.table,
-            workers=outbound.supervisor,
-            reloads=parts.reloads,
-            publish=publish,
-            audit=parts.audit.append,
-            clock=clock,
-        )
-    )
-    own = Resources(jobs, NewRepos(means), moves, parts.ledgers, clock, since=clock.now())
-    commands = ParentCommands(own, publish, parts.listeners, journal, parts.tasks, repos.name_of)
+    moves, commands = _commands(parts, outbound, jobs)
     sources = DirectSources(
         parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
     )
@@ -256,6 +234,35 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         audit=audit,
         moves=moves,
     )
+
+
+def _commands(parts: Parts, outbound: Outbound, jobs: ScheduleCommands) -> tuple[RepoMoves, ParentCommands]:
+    """The commands that the parent answers, and what moves a repository to another host."""
+    given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
+    publish = outbound.publish
+    means = Means(
+        home=given.home,
+        env=given.env,
+        notes=journal,
+        publish=publish,
+        chats=outbound.chats,
+        reloads=parts.reloads,
+        clock=clock,
+    )
+    moves = RepoMoves(
+        MoveMeans(
+            registry=Registry(given.home),
+            notes=parts.notes,
+            table=lambda: repos.table,
+            workers=outbound.supervisor,
+            reloads=parts.reloads,
+            publish=publish,
+            audit=parts.audit.append,
+            clock=clock,
+        )
+    )
+    own = Resources(jobs, NewRepos(means), moves, parts.ledgers, clock, since=clock.now())
+    return moves, ParentCommands(own, publish, parts.listeners, journal, parts.tasks, repos.name_of)
 
 
 def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentStatus) -> WebServer:

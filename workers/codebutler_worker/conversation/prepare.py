@@ -151,14 +151,13 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         *(PromptMessage(row.content, row.late, id=row.id, unread=True) for row in unseen),
         *(PromptMessage(row.content, row.late, row.acked and knows, row.id) for row in rows),
     ]
-    new = {one.id for one in said if not one.known}
     people = {turn.user_id, *(row.from_id for row in (*rows, *unseen))}
-    fresh = [row.id for row in (*unseen, *rows) if row.id in new]
-    files = [file for id_ in fresh for file in uow.attachments.find(message_id=id_)]
+    files = [file for one in said if not one.known for file in uow.attachments.find(message_id=one.id)]
     # By this name its agent finds the thread again.
     name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
     # A message that starts its own thread has no past.
     has_past = past or turn.thread not in messages
+    ends_checks = uow.deferred.find() and turn.agent not in beside(config)
     return BegunTurn(
         uow.turns.get(turn.id) or turn,
         tuple(said),
@@ -171,9 +170,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         to_put_back(uow, turn) if turn.agent == UNDO else None,
         answered=answers_before(uow, turn) if turn.reason in ("interrupted", "stopped") else (),
         messages=messages,
-        withdrawn=_end_checks(uow, turn, config)
-        if uow.deferred.find() and turn.agent not in beside(config)
-        else (),
+        withdrawn=_end_checks(uow, turn, config) if ends_checks else (),
         choice=choice_for(uow, turn, config, people),
         has_moved=bool(session and own and was_picked(uow, own)),
         has_own_tree=has_agent and bool(own_tree(config, turn.conversation)),
