@@ -310,11 +310,6 @@ class Anchor:
         """Whether the path still leads to the file that was opened."""
         return identity(self._path) == self._identity
 
-    def check(self) -> None:
-        """Raise StoreError if the path no longer leads to the file that was opened."""
-        if not self.holds:
-            raise StoreError(f"{self._path} was removed or replaced while it was in use: restart CodeButler")
-
 
 def sync_directory(directory: Path) -> None:
     """Make a new name in the directory durable."""

@@ -69,9 +69,9 @@ async def test_ages_and_threads_are_told_also_while_a_worker_has_the_store(cli: 
     async with open_store(repo / ".codebutler" / "store.db", SystemClock()) as store:
 
         def keep(uow: UnitOfWork) -> None:
-            uow.memory_lines.put(learned)
-            uow.facts.put(kept)
-            uow.facts.put(mine)
+            uow.memory_lines.add(learned, known="replace")
+            uow.facts.add(kept, known="replace")
+            uow.facts.add(mine, known="replace")
 
         await store.run(keep)
         while_open = cli("memory", "show").out

@@ -51,7 +51,7 @@ def row(number: int, next_at: str) -> PullRow:
 
 
 def keep(pull: PullRow, uow: UnitOfWork) -> None:
-    uow.pulls.put(pull)
+    uow.pulls.add(pull, known="replace")
 
 
 async def test_only_what_it_names_is_hurried_and_never_put_off(desk: Desk) -> None:

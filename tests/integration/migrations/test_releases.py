@@ -47,7 +47,7 @@ async def test_its_store_keeps_every_row(left: Release) -> None:
         messages = before.execute("SELECT count(*) FROM messages").fetchone()
     assert Counter(told.values())["done"] >= 3
     async with open_store(path, ManualClock()) as store:
-        turns = await store.run(lambda uow: uow.turns.newest(100))
+        turns = await store.run(lambda uow: uow.turns.find(newest=100))
         session = await store.run(
             lambda uow: uow.sessions.get(f"{left.channel}:{left.answered}", "rehearsal")
         )

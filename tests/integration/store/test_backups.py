@@ -18,7 +18,6 @@ import pytest
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreTooNewError
 from codebutler.platform.backups import Backups, DailyBackups
 from codebutler_worker.store.opening import open_store
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow
 from tests.clock import ManualClock
 
@@ -42,7 +41,7 @@ async def fill(path: Path, numbers: range) -> None:
     async with open_store(path, ManualClock()) as store:
         await store.run(
             lambda uow: [
-                uow.inbox.add(InboxRow(f"message:C1:{number:06}", number), UNLESS_KNOWN) for number in numbers
+                uow.inbox.add(InboxRow(f"message:C1:{number:06}", number), known="keep") for number in numbers
             ]
         )
 
@@ -82,11 +81,11 @@ async def test_a_backup_taken_while_it_is_written_holds_one_moment(path: Path, b
     async with open_store(path, ManualClock()) as store:
         taken: list[int] = []
         for number in range(60):
-            await store.run(lambda uow, n=number: uow.inbox.add(InboxRow(f"k{2 * n}", n), UNLESS_KNOWN))  # type: ignore[misc]  # defaults of a lambda
+            await store.run(lambda uow, n=number: uow.inbox.add(InboxRow(f"k{2 * n}", n), known="keep"))  # type: ignore[misc]  # defaults of a lambda
             copying = asyncio.create_task(
                 asyncio.to_thread(backups.take_if_due, NOON + timedelta(days=number))
             )
-            await store.run(lambda uow, n=number: uow.inbox.add(InboxRow(f"k{2 * n + 1}", n), UNLESS_KNOWN))  # type: ignore[misc]  # defaults of a lambda
+            await store.run(lambda uow, n=number: uow.inbox.add(InboxRow(f"k{2 * n + 1}", n), known="keep"))  # type: ignore[misc]  # defaults of a lambda
             file = await copying
             assert file is not None
             taken.append(rows(file))

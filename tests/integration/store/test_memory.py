@@ -45,7 +45,7 @@ async def test_changes_move_on_and_the_newest_come_first(tmp_path: Path) -> None
             uow.memories.update("2", state="dropped")
 
         await store.run(work)
-        found = await store.run(lambda uow: uow.memories.newest(5))
+        found = await store.run(lambda uow: uow.memories.find(newest=5))
         assert found == [replace(CHANGE, id="2", user_id="U1", message_op_id="op", state="dropped"), CHANGE]
         assert await store.run(lambda uow: uow.memories.get("1")) == CHANGE
         assert await store.run(lambda uow: uow.memories.get("3")) is None
@@ -53,8 +53,8 @@ async def test_changes_move_on_and_the_newest_come_first(tmp_path: Path) -> None
 
 async def test_a_line_knows_where_it_comes_from_until_it_is_gone(tmp_path: Path) -> None:
     async with open_store(tmp_path / "store.db", ManualClock()) as store:
-        await store.run(lambda uow: uow.memory_lines.put(LINE))
-        await store.run(lambda uow: uow.memory_lines.put(replace(LINE, thread="2.2")))
+        await store.run(lambda uow: uow.memory_lines.add(LINE, known="replace"))
+        await store.run(lambda uow: uow.memory_lines.add(replace(LINE, thread="2.2"), known="replace"))
         assert await store.run(lambda uow: uow.memory_lines.find()) == [replace(LINE, thread="2.2")]
         await store.run(lambda uow: uow.memory_lines.delete(line=("a", "b")))
         assert await store.run(lambda uow: uow.memory_lines.find()) == []
@@ -64,10 +64,10 @@ async def test_facts_are_kept_by_scope_and_key(tmp_path: Path) -> None:
     async with open_store(tmp_path / "store.db", ManualClock()) as store:
 
         def work(uow: UnitOfWork) -> None:
-            uow.facts.put(FACT)
-            uow.facts.put(replace(FACT, value="w"))
-            uow.facts.put(replace(FACT, scope="U1", value="mine"))
-            uow.facts.put(replace(FACT, key="b"))
+            uow.facts.add(FACT, known="replace")
+            uow.facts.add(replace(FACT, value="w"), known="replace")
+            uow.facts.add(replace(FACT, scope="U1", value="mine"), known="replace")
+            uow.facts.add(replace(FACT, key="b"), known="replace")
             uow.facts.delete(scope="repo", key="no such")
 
         await store.run(work)
@@ -95,8 +95,11 @@ async def test_what_nobody_has_gone_over_is_found_until_somebody_has(tmp_path: P
             ("C1:a", "2026-01-02T00:02"),
         ]
         assert await store.run(lambda uow: uow.memories.unreviewed("2026-01-03")) == []
-        await store.run(lambda uow: uow.memory_reviews.put(MemoryReviewRow("C1:a", "2026-01-02T00:02")))
-        await store.run(lambda uow: uow.memory_reviews.put(MemoryReviewRow("C1:b", "2026-01-01")))
+        reviewed = MemoryReviewRow("C1:a", "2026-01-02T00:02")
+        await store.run(lambda uow: uow.memory_reviews.add(reviewed, known="replace"))
+        await store.run(
+            lambda uow: uow.memory_reviews.add(MemoryReviewRow("C1:b", "2026-01-01"), known="replace")
+        )
         assert await store.run(lambda uow: uow.memories.unreviewed(look)) == [("C1:b", "2026-01-02T00:01")]
         reviewed = MemoryReviewRow("C1:a", "2026-01-02T00:02")
         assert await store.run(lambda uow: uow.memory_reviews.get("C1:a")) == reviewed

@@ -15,7 +15,6 @@ import pytest
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.store.opening import migrate_store, open_store
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow
 from tests.clock import ManualClock
 
@@ -74,7 +73,7 @@ async def test_it_takes_over_as_soon_as_the_first_is_gone(path: Path, how: str |
             first.stdin.write("\n")
             first.stdin.flush()
         async with await opening as store:
-            assert not await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN))
+            assert not await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), known="keep"))
 
 
 async def test_a_program_started_meanwhile_does_not_keep_it_locked(path: Path) -> None:
@@ -123,7 +122,7 @@ async def main():
         del opened[:]
         async with DailyBackups(backups, SystemClock(), print):
             while not backups.days():
-                await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), "ON CONFLICT DO NOTHING"))
+                await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), known="keep"))
     print("\\n".join(name for name in opened if "store.db?" in name))
 
 asyncio.run(main())
@@ -144,7 +143,7 @@ def test_the_backup_only_reads_beside_the_writer(path: Path, tmp_path: Path) -> 
 async def test_sqlite_itself_would_let_two_take_turns(path: Path) -> None:
     """Why there is a lock of our own."""
     async with open_store(path, ManualClock()) as store:
-        await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN))
+        await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), known="keep"))
         with closing(sqlite3.connect(path)) as other, other:
             other.execute("INSERT INTO inbox VALUES ('other', 2)")
-        assert not await store.run(lambda uow: uow.inbox.add(InboxRow("other", 2), UNLESS_KNOWN))
+        assert not await store.run(lambda uow: uow.inbox.add(InboxRow("other", 2), known="keep"))

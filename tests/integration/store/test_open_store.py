@@ -15,7 +15,6 @@ import pytest
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.store.opening import open_store, prepare_state_dir
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow
 from tests.clock import ManualClock
 
@@ -45,7 +44,7 @@ def check_refused(path: Path, message: str) -> None:
 async def test_a_new_store_is_private_and_git_ignored(tmp_path: Path) -> None:
     path = tmp_path / ".codebutler" / "store.db"
     async with open_store(path, ManualClock()) as store:
-        await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN))
+        await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), known="keep"))
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert (path.parent / ".gitignore").read_text() == "*\n"

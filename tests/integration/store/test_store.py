@@ -16,7 +16,6 @@ import pytest
 from codebutler.domain.errors import StoreError
 from codebutler_worker.runtime.turns import STATES, UNFINISHED
 from codebutler_worker.store.opening import open_store
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import (
     DeferredRow,
     InboxRow,
@@ -30,21 +29,21 @@ __all__ = ["path", "store"]
 
 
 async def test_a_transaction_is_on_disk_when_run_returns(store: Store, path: Path) -> None:
-    await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN))
+    await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), known="keep"))
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT key, seq FROM inbox").fetchall() == [("k", 1)]
 
 
 async def test_an_exception_undoes_the_whole_transaction(store: Store) -> None:
     def work(uow: UnitOfWork) -> None:
-        uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN)
+        uow.inbox.add(InboxRow("k", 1), known="keep")
         uow.turns.add(a_turn("t1"))
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
         await store.run(work)
     assert await store.run(lambda uow: uow.turns.get("t1")) is None
-    assert await store.run(lambda uow: uow.inbox.add(InboxRow("k", 2), UNLESS_KNOWN))
+    assert await store.run(lambda uow: uow.inbox.add(InboxRow("k", 2), known="keep"))
 
 
 async def test_transactions_run_one_by_one_in_the_order_they_were_asked_for(store: Store) -> None:
@@ -132,12 +131,12 @@ async def test_a_closed_store_says_so(path: Path) -> None:
 async def test_a_store_taken_away_while_open_commits_nothing(
     store: Store, path: Path, *, replaced: bool
 ) -> None:
-    await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), UNLESS_KNOWN))
+    await store.run(lambda uow: uow.inbox.add(InboxRow("k", 1), known="keep"))
     path.rename(path.with_name("elsewhere.db"))
     if replaced:
         shutil.copy(path.with_name("elsewhere.db"), path)
     with pytest.raises(StoreError, match="was removed or replaced"):
-        await store.run(lambda uow: uow.inbox.add(InboxRow("l", 2), UNLESS_KNOWN))
+        await store.run(lambda uow: uow.inbox.add(InboxRow("l", 2), known="keep"))
 
 
 async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:

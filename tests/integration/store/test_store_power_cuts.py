@@ -10,7 +10,6 @@ from typing import cast
 
 from codebutler.platform import sqlitefile
 from codebutler_worker.store.opening import open_store, writer_lock
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow, OutboxRow
 from codebutler_worker.store.unit_of_work import Store, UnitOfWork
 from tests.clock import ManualClock
@@ -23,7 +22,7 @@ STAMP = "2026-01-01T00:00:00.000000+00:00"
 
 def take(uow: UnitOfWork, number: int, size: int) -> None:
     """What taking over an event does: remember it, and put something into the outbox, in one transaction."""
-    assert uow.inbox.add(InboxRow(f"key-{number}", number), UNLESS_KNOWN)
+    assert uow.inbox.add(InboxRow(f"key-{number}", number), known="keep")
     uow.outbox.add(
         OutboxRow(
             op_id=f"op-{number}",

@@ -13,7 +13,6 @@ import pytest
 from codebutler.config.section import BudgetSection, DailyLimit
 from codebutler.domain.refs import MessageRef
 from codebutler_worker.runtime.budget import NOBODY, lines
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import (
     ApprovalRow,
     BudgetAccount,
@@ -44,9 +43,9 @@ def a_session(conversation: str, agent: str, session_id: str, *, updated_at: str
 
 
 async def test_the_inbox_knows_a_key_for_ever(store: Store) -> None:
-    assert await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:1.0", 1), UNLESS_KNOWN))
-    assert not await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:1.0", 2), UNLESS_KNOWN))
-    assert await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:2.0", 1), UNLESS_KNOWN))
+    assert await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:1.0", 1), known="keep"))
+    assert not await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:1.0", 2), known="keep"))
+    assert await store.run(lambda uow: uow.inbox.add(InboxRow("message:C1:2.0", 1), known="keep"))
 
 
 async def test_messages_of_a_turn_come_by_their_order_not_by_their_names(store: Store) -> None:
@@ -103,7 +102,7 @@ async def test_turns_move_and_are_found_by_state_and_conversation(store: Store) 
     assert [turn.id for turn in found] == ["b", "a", "c", "x"]
     assert found[0] == replace(a_turn("b"), state="running", started_at="now", cost_usd=0.25, input_tokens=3)
     await store.run(lambda uow: uow.turns.update("x", state="done"))
-    (latest,) = await store.run(lambda uow: uow.turns.newest(1, conversation="C1:9.0"))
+    (latest,) = await store.run(lambda uow: uow.turns.find(newest=1, conversation="C1:9.0"))
     assert latest is not None
     assert latest.state == "done"
     assert len(await store.run(lambda uow: uow.turns.find(state="queued"))) == 2
@@ -117,9 +116,9 @@ async def test_the_newest_turns_come_first_of_one_conversation_or_of_all(store: 
             uow.turns.add(a_turn(turn_id, conversation))
 
     await store.run(work)
-    newest = await store.run(lambda uow: uow.turns.newest(2))
+    newest = await store.run(lambda uow: uow.turns.find(newest=2))
     assert [turn.id for turn in newest] == ["c", "b"]
-    of_one = await store.run(lambda uow: uow.turns.newest(5, conversation="C1:1.0"))
+    of_one = await store.run(lambda uow: uow.turns.find(newest=5, conversation="C1:1.0"))
     assert [turn.id for turn in of_one] == ["c", "a"]
 
 

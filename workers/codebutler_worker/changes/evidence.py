@@ -127,7 +127,7 @@ def _show(
 
 def worked_beside(uow: UnitOfWork, turn: TurnRow, config: Config) -> bool:
     """Whether another conversation's agent worked in the same tree during the run."""
-    others = uow.turns.newest(LOOKED_AT)
+    others = uow.turns.find(newest=LOOKED_AT)
     return any(
         _is_in_its_tree(config, each, turn)
         and bool(each.started_at)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -53,9 +53,9 @@ def undo_key(turn_id: str) -> MessageRef:
     return MessageRef(f"{_UNDO_KEY}{turn_id}")
 
 
-def changed_by(newest: Callable[[int], list[TurnRow]]) -> TurnRow | None:
-    """The newest turn that changed (or, if its worker died, may have changed) the working tree."""
-    return next((turn for turn in newest(LOOKED_AT) if _changed(turn)), None)
+def changed_by(newest: Iterable[TurnRow]) -> TurnRow | None:
+    """The first of these turns that changed (or, if its worker died, may have changed) the working tree."""
+    return next((turn for turn in newest if _changed(turn)), None)
 
 
 def _changed(turn: TurnRow) -> bool:
@@ -252,7 +252,7 @@ def last_runs(uow: UnitOfWork, command: DeferredRow, race: Race) -> list[TurnRow
     return [
         run
         for each in race.conversations(command.conversation)
-        for run in uow.turns.newest(1, conversation=each)
+        for run in uow.turns.find(newest=1, conversation=each)
     ]
 
 

@@ -107,7 +107,8 @@ def _run_between(uow: UnitOfWork, *, before: str, after: str) -> str:
     """The run with these snapshots, "" if it was long ago."""
     ends = (before, after)
     return next(
-        (turn.id for turn in uow.turns.newest(LOOKED_AT) if (turn.tree_before, turn.tree_after) == ends), ""
+        (turn.id for turn in uow.turns.find(newest=LOOKED_AT) if (turn.tree_before, turn.tree_after) == ends),
+        "",
     )
 
 

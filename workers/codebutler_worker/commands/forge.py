@@ -111,7 +111,7 @@ async def _push(
 
 def first_words(uow: UnitOfWork, conversation: str) -> str:
     """The conversation's first prompt."""
-    turns = uow.turns.newest(200, conversation=conversation)
+    turns = uow.turns.find(newest=200, conversation=conversation)
     return words_of(uow, turns[-1]) if turns else ""
 
 

@@ -80,7 +80,7 @@ def _forget(asked: Invocation, text: str, number: int) -> Todo:
 
 def _undo(asked: Invocation) -> Todo:
     """The newest change, made or pending; an undo is a change itself, so it can be undone."""
-    newest = asked.uow.memories.newest(LOOKED_AT)
+    newest = asked.uow.memories.find(newest=LOOKED_AT)
     row = next((row for row in newest if row.state in ("made", "wanted") and keeping.changes_of(row)), None)
     if row is None:
         return asked.reply(NOTHING_TO_UNDO)

@@ -187,7 +187,7 @@ def _settle(
         _continue_session(uow, command, run, session_id)
         agent = "" if run.agent == config.agent.default else run.agent
         chosen = uow.choices.get(command.conversation) or ChoiceRow(command.conversation)
-        uow.choices.put(replace(chosen, agent=agent, updated_at=uow.stamp))
+        uow.choices.add(replace(chosen, agent=agent, updated_at=uow.stamp), known="replace")
     _note(uow, place, race, race.verdict)
     text = run.result or ""
     if len(text) > ANSWER_CHARS or "\n" in text.strip():
@@ -373,5 +373,5 @@ def _thread(asked: Invocation) -> str | None:
 def _keep(uow: UnitOfWork, conversation: str, **fields: str) -> ChoiceRow:
     chosen = uow.choices.get(conversation) or ChoiceRow(conversation)
     row = replace(chosen, updated_at=uow.stamp, **fields)
-    uow.choices.put(row)
+    uow.choices.add(row, known="replace")
     return row

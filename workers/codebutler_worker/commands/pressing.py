@@ -147,7 +147,7 @@ def _hand_over(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) ->
     conversation = pull.conversation if pull.thread else conversation_id(config, event.channel, thread)
     earlier = (
         turn.agent
-        for turn in uow.turns.newest(LOOKED_AT, conversation=conversation)
+        for turn in uow.turns.find(newest=LOOKED_AT, conversation=conversation)
         if talks(config, turn.agent)
     )
     agent = next(earlier, config.agent.default)

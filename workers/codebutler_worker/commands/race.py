@@ -45,7 +45,6 @@ from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo, agent_name, prefixes_of, talks, using
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import DeferredRow, MessageRow, TurnRow, channel_of, key_of, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 from codebutler_worker.tree.tree import AFTER
@@ -139,7 +138,7 @@ def _keep(asked: Invocation, race: Race, channel: ConversationRef) -> None:
             files=asked.files,
         )
         for file in attachments_of(given):
-            uow.attachments.add(file, UNLESS_KNOWN)
+            uow.attachments.add(file, known="keep")
 
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
@@ -225,7 +224,9 @@ async def _work(runtime: Runtime, run: TurnRow) -> Work:
 
 async def _difference(runtime: Runtime, run: TurnRow) -> Work:
     workdir = await runtime.agents.workdir(run.conversation)
-    earlier = await runtime.commit(lambda uow: uow.turns.newest(LOOKED_AT, conversation=run.conversation))
+    earlier = await runtime.commit(
+        lambda uow: uow.turns.find(newest=LOOKED_AT, conversation=run.conversation)
+    )
     before = next((each.tree_before for each in reversed(earlier) if each.tree_before), None)
     if before is None or workdir == Path(runtime.settings.path):
         return Work()
@@ -285,5 +286,5 @@ def _end(uow: UnitOfWork, command: DeferredRow, *, outcome: TurnOutcome, after: 
     channel, place = channel_of(command.conversation), ThreadPlace(command.conversation, command.thread)
     ref = key_of(command.id, channel)
     if (message := uow.messages.get(message_id(channel, ref))) is not None:
-        uow.react(place, React(target=ref, mark=END_MARKS[outcome], value="outcome"), after=after)
+        uow.add(place, React(target=ref, mark=END_MARKS[outcome], value="outcome"), after)
         set_mark(uow, place, message, WORKING, remove=True, after=after)

@@ -15,7 +15,7 @@ from codebutler.domain.message import Message
 from codebutler.domain.model import Command, File
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.domain.word import Word
-from codebutler_worker.changes.undo import changed_by
+from codebutler_worker.changes.undo import LOOKED_AT, changed_by
 from codebutler_worker.present.lines import code, one_line
 from codebutler_worker.runtime.deferred import Answer
 from codebutler_worker.runtime.turns import Todo
@@ -62,7 +62,7 @@ class Invocation:
     def newest(self, limit: int) -> list[TurnRow]:
         """The newest turns of the conversation, or of the channel, newest first."""
         where = {} if self.conversation is None else {"conversation": self.conversation}
-        return self.uow.turns.newest(limit, **where)
+        return self.uow.turns.find(newest=limit, **where)
 
     def latest(self, limit: int) -> list[TurnRow]:
         """The newest turn of each conversation that the newest turns belong to, newest first."""
@@ -73,7 +73,7 @@ class Invocation:
 
     def changed(self) -> TurnRow | None:
         """The run whose changes are meant: the named one, otherwise the newest that changed anything."""
-        return self.uow.turns.get(self.run) if self.run else changed_by(self.newest)
+        return self.uow.turns.get(self.run) if self.run else changed_by(self.newest(LOOKED_AT))
 
     def defer(self, argument: str = "") -> Todo:
         """Compute the answer outside the transaction; it arrives even if this process ends in the meantime."""

@@ -226,7 +226,7 @@ def _attach(uow: UnitOfWork, place: ThreadPlace, row: ApprovalRow) -> None:
 def answers_before(uow: UnitOfWork, turn: TurnRow) -> tuple[tuple[str, str], ...]:
     """(question, answer) of the run that this turn continues: it may have ended before its agent received
     them all."""
-    earlier = uow.turns.newest(LOOKED_AT, conversation=turn.conversation)
+    earlier = uow.turns.find(newest=LOOKED_AT, conversation=turn.conversation)
     last = next((each for each in earlier if each.id != turn.id and each.started_at), None)
     if last is None or last.agent != turn.agent:
         return ()

@@ -235,7 +235,7 @@ def _passed_on(uow: UnitOfWork, config: Config, user: PersonRef, turn: TurnRow, 
 
 def _writer(uow: UnitOfWork, user: PersonRef) -> Decider:
     """The author: a message brings no name, but an earlier click of theirs did."""
-    names = (voters(row).get(user, user) for row in uow.approvals.newest(20, decided_by=user))
+    names = (voters(row).get(user, user) for row in uow.approvals.find(newest=20, decided_by=user))
     return Decider(user, next((name for name in names if name != user), ""))
 
 

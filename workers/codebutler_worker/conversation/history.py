@@ -166,7 +166,7 @@ def unread(uow: UnitOfWork, turn: TurnRow, turns: Sequence[TurnRow]) -> tuple[Tu
 
 def forget_unread(uow: UnitOfWork, conversation: str) -> None:
     """Mark all earlier messages as read, so that no agent gets them later."""
-    for earlier in uow.turns.newest(LOOKED_BACK, conversation=conversation):
+    for earlier in uow.turns.find(newest=LOOKED_BACK, conversation=conversation):
         if earlier.state in ENDED:
             uow.messages.change({"acked": True}, turn_id=earlier.id)
 
@@ -267,7 +267,7 @@ def _transcript(uow: UnitOfWork, asked: AskThread) -> ThreadTold:
     turn = uow.turns.get(asked.turn)
     if turn is None:
         return ThreadTold(request_id=asked.request_id, problem=UNKNOWN)
-    rows = uow.turns.newest(MAX_RUNS + 1, conversation=turn.conversation)
+    rows = uow.turns.find(newest=MAX_RUNS + 1, conversation=turn.conversation)
     runs: list[RunTold] = []
     left = ALL_CHARS
     for row in rows[:MAX_RUNS]:

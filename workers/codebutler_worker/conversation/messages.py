@@ -45,7 +45,6 @@ from codebutler_worker.runtime.turns import (
     conversation_id,
     using,
 )
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import AttachmentRow, MessageRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
 
@@ -80,7 +79,7 @@ def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
     """Write the message and its files, or its latest text, as part of a turn (None = no turn)."""
     files = attachments_of(said) if said.files else []
     for file in files:
-        uow.attachments.add(file, UNLESS_KNOWN)
+        uow.attachments.add(file, known="keep")
     key = said.ref or MessageRef(said.conversation or "")
     row = MessageRow(
         id=message_id(said.channel, key),
@@ -96,7 +95,7 @@ def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
         late=said.late,
         is_voice=any(file.is_voice for file in files),
     )
-    if not uow.messages.add(row, UNLESS_KNOWN):
+    if not uow.messages.add(row, known="keep"):
         fields = {"content": said.text} if turn_id is None else {"content": said.text, "turn_id": turn_id}
         uow.messages.update(row.id, **fields)
 
@@ -239,7 +238,7 @@ def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> 
     is_chosen = said.prefix is None and agent != config.agent.default
     if is_chosen and (refused := _refused(uow, config, said, conversation, agent)):
         return refused
-    latest = uow.turns.newest(1, conversation=conversation)
+    latest = uow.turns.find(newest=1, conversation=conversation)
     if latest and latest[0].agent == agent and _may_join(latest[0], said, reason):
         turn = latest[0]
     else:
@@ -250,7 +249,7 @@ def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> 
     if reason == HANDLED:
         # Set by an earlier run of ours that the store does not remember.
         for mark in (WORKING, QUEUED):
-            uow.react(place_of(turn), React(target=said.ref, mark=mark, remove=True))
+            uow.add(place_of(turn), React(target=said.ref, mark=mark, remove=True))
     keep_message(uow, said, turn.id)
     return Todo()
 

@@ -136,13 +136,15 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     )
     messages = tuple(row.platform_msg_id for row in rows if row.platform_msg_id)
     earlier = [
-        each for each in uow.turns.newest(LOOKED_BACK, conversation=turn.conversation) if each.id != turn.id
+        each
+        for each in uow.turns.find(newest=LOOKED_BACK, conversation=turn.conversation)
+        if each.id != turn.id
     ]
     has_agent = program is None and turn.agent not in WORDLESS
     own = next((each for each in earlier if each.agent == turn.agent), None)
     past = earlier
     if not earlier and race_in(turn.conversation):
-        past = uow.turns.newest(LOOKED_BACK, conversation=main_conversation(turn.conversation))
+        past = uow.turns.find(newest=LOOKED_BACK, conversation=main_conversation(turn.conversation))
     before = unread(uow, turn, earlier) if earlier and has_agent else ()
     # What another agent has read, this one's session does not know.
     knows = session is not None and turn.reason != HANDED_OVER
@@ -207,7 +209,7 @@ def _show_at_once(uow: UnitOfWork, turn: TurnRow, config: Config, program: Comma
 
 def _numbered(uow: UnitOfWork, turn: TurnRow, name: str) -> str:
     """The session's name; numbered after a reset, because agents keep what they know under a name."""
-    earlier = uow.turns.newest(LOOKED_AT, conversation=turn.conversation)
+    earlier = uow.turns.find(newest=LOOKED_AT, conversation=turn.conversation)
     used = {row.session_id for row in earlier if row.agent == turn.agent and row.session_id}
     return name if not used else f"{name}-{len(used) + 1}"
 

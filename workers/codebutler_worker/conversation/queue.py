@@ -78,13 +78,13 @@ def set_mark(
     op_id, is_set = _last(uow, message, mark)
     if is_set == remove:
         change = React(target=message.platform_msg_id, mark=mark, remove=remove)
-        uow.react(place, change, after=after, op_id=f"{op_id}:off" if remove else op_id)
+        uow.add(place, change, after, f"{op_id}:off" if remove else op_id)
 
 
 def clear_end(uow: UnitOfWork, place: ThreadPlace, message: MessageRow, state: TurnState) -> None:
     """Remove the end mark of a turn that ended in ``state``: work on its message continues."""
     if mark := END_MARKS.get(state):
-        uow.react(place, React(target=message.platform_msg_id, mark=mark, remove=True))
+        uow.add(place, React(target=message.platform_msg_id, mark=mark, remove=True))
 
 
 def end_turn(uow: UnitOfWork, turn: TurnRow, outcome: TurnOutcome, *, after: str | None = None) -> None:
@@ -94,7 +94,7 @@ def end_turn(uow: UnitOfWork, turn: TurnRow, outcome: TurnOutcome, *, after: str
     for message in messages:
         if outcome in END_MARKS:
             end = React(target=message.platform_msg_id, mark=END_MARKS[outcome], value="outcome")
-            uow.react(place, end, after=after)
+            uow.add(place, end, after)
         for passing in (WORKING, QUEUED):
             set_mark(uow, place, message, passing, remove=True, after=after)
     uow.ended(place, (message.platform_msg_id for message in messages), outcome, turn.agent)
@@ -104,7 +104,7 @@ def end_message(
     uow: UnitOfWork, place: ThreadPlace, ref: MessageRef, outcome: TurnOutcome, *, after: str | None = None
 ) -> None:
     """The same for one message that belongs to no turn."""
-    uow.react(place, React(target=ref, mark=END_MARKS[outcome], value="outcome"), after=after)
+    uow.add(place, React(target=ref, mark=END_MARKS[outcome], value="outcome"), after)
     uow.ended(place, (ref,), outcome)
 
 

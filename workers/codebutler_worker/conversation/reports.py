@@ -143,7 +143,7 @@ def newest(uow: UnitOfWork) -> Overview:
     that need somebody, then the running and queued ones, then some others."""
     shown: list[TurnRow] = []
     seen: set[str] = set()
-    for turn in uow.turns.newest(LOOKED_AT):
+    for turn in uow.turns.find(newest=LOOKED_AT):
         if turn.state in (*UNFINISHED, *ENDED) or turn.conversation not in seen:
             shown.append(turn)
         seen.add(turn.conversation)

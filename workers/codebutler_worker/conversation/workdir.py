@@ -91,7 +91,7 @@ def _snapshots(
     others = []
     for newest in uow.turns.newest_of_each():
         if name_of(newest.conversation) in names:
-            last = changed_by(partial(uow.turns.newest, conversation=newest.conversation))
+            last = changed_by(uow.turns.find(newest=LOOKED_AT, conversation=newest.conversation))
             others += [(last, last.tree_after)] if last is not None and last.tree_after else []
     return ended.tree_after, others
 
@@ -136,7 +136,7 @@ def ask_to_resolve(uow: UnitOfWork, settings: RepoSettings, command: DeferredRow
 
 def last_of_agents(uow: UnitOfWork, config: Config, conversation: str) -> TurnRow | None:
     """The conversation's newest turn of an agent: the rules for that agent say who may decide about its work."""
-    newest = uow.turns.newest(LOOKED_AT, conversation=conversation)
+    newest = uow.turns.find(newest=LOOKED_AT, conversation=conversation)
     return next((turn for turn in newest if talks(config, turn.agent)), None)
 
 
@@ -245,7 +245,7 @@ class AttachmentFetcher:
 
     async def _keep(self, row: AttachmentRow, words: str) -> None:
         def work(uow: UnitOfWork) -> None:
-            uow.attachments.put(row)
+            uow.attachments.add(row, known="replace")
             if words:
                 uow.post(self._place, words)
 

@@ -86,7 +86,7 @@ def follow(
         told=known.told if known else "",
         seen=known.seen if known else "{}" if opened.is_new else "",
     )
-    uow.pulls.put(row)
+    uow.pulls.add(row, known="replace")
 
 
 class PullFollower:
@@ -213,7 +213,7 @@ def hurry(uow: UnitOfWork, numbers: Collection[int]) -> None:
     due = iso(uow.now + timedelta(seconds=TOLD_S if numbers else SOME_TOLD_S))
     for row in uow.pulls.find(state="open"):
         if (not numbers or row.number in numbers) and row.next_at > due:
-            uow.pulls.put(replace(row, next_at=due))
+            uow.pulls.add(replace(row, next_at=due), known="replace")
 
 
 def tell(
@@ -233,7 +233,7 @@ def tell(
     row = replace(row, checks=key, looks=looks, url=pull.url[:500])
     if pull.state != "open":
         _say(uow, row, Message(markdown=ENDED[pull.state].format(link=link)))
-        uow.pulls.put(replace(row, state=pull.state))
+        uow.pulls.add(replace(row, state=pull.state), known="replace")
         return
     if checks.state == "failed" and row.told != key:
         row = _say_news(uow, row, lambda news_id: news.failed(link, checks, found.logs[0][1], news_id),
@@ -277,7 +277,7 @@ def _keep(
     elif iso(uow.now) >= row.until:
         row = replace(row, state="left")
     pause_s = min(FIRST_LOOK_S * GROWTH ** min(row.looks, 20), longest_s)
-    uow.pulls.put(replace(row, next_at=iso(uow.now + timedelta(seconds=pause_s))))
+    uow.pulls.add(replace(row, next_at=iso(uow.now + timedelta(seconds=pause_s))), known="replace")
 
 
 def _say(
@@ -295,8 +295,8 @@ def card_of(news_id: str) -> str:
 def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], task: str) -> PullRow:
     """Post news that a person may hand over to an agent."""
     news_id = hashlib.sha256(f"{row.id} {row.news} {uow.stamp}".encode()).hexdigest()[:24]
-    uow.pull_news.run("DELETE FROM pull_news WHERE created_at < ?", (iso(uow.now - NEWS_KEPT),))
-    uow.pull_news.put(PullNewsRow(news_id, row.id, task, uow.stamp))
+    uow.raw.execute("DELETE FROM pull_news WHERE created_at < ?", (iso(uow.now - NEWS_KEPT),))
+    uow.pull_news.add(PullNewsRow(news_id, row.id, task, uow.stamp), known="replace")
     _say(uow, row, message(news_id), mention=row.user_id, op_id=card_of(news_id))
     return replace(row, news=row.news + 1)
 

@@ -259,7 +259,7 @@ def title_of(asked: str, pushed: Pushed, task: str) -> str:
 
 def body_of(uow: UnitOfWork, settings: RepoSettings, conversation: str, pushed: Pushed) -> str:
     """The thread's prompts and answers, its checks, and what changed, as Markdown for the service."""
-    turns = uow.turns.newest(RUNS_TOLD, conversation=conversation)[::-1]
+    turns = uow.turns.find(newest=RUNS_TOLD, conversation=conversation)[::-1]
     parts = _runs(uow, settings, turns) if settings.config.forge.describe else []
     if (checks := next((turn for turn in reversed(turns) if turn.agent == CHECKS), None)) is not None:
         parts.append(f"**Checks** run by CodeButler: {'passed' if checks.state == 'done' else checks.state}")

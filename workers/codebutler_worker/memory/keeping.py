@@ -202,7 +202,7 @@ def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange]
             line = MemoryLineRow(
                 line=change.new, channel_id=row.channel_id, thread=row.thread, added_at=uow.stamp
             )
-            uow.memory_lines.put(line)
+            uow.memory_lines.add(line, known="replace")
 
 
 def _holds(change: FactChange, facts: set[str]) -> bool:
@@ -288,5 +288,5 @@ def _put(uow: UnitOfWork, row: FactRow) -> bool:
     facts = uow.facts
     if facts.get(row.scope, key=row.key) is None and len(facts.find(scope=row.scope)) >= MAX_FACTS:
         return False
-    facts.put(replace(row, updated_at=uow.stamp))
+    facts.add(replace(row, updated_at=uow.stamp), known="replace")
     return True

@@ -157,7 +157,7 @@ def said_since(uow: UnitOfWork, config: Config, conversation: str, up_to: str) -
     as theirs; everything else counts as the agent's."""
     turns = [
         turn
-        for turn in uow.turns.newest(LOOKED_AT, conversation=conversation)
+        for turn in uow.turns.find(newest=LOOKED_AT, conversation=conversation)
         if _counts(turn, config, up_to)
     ]
     said: list[Utterance] = []

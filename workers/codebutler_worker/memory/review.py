@@ -218,7 +218,7 @@ class Reviews:
         if attempts >= MAX_ATTEMPTS or getattr(error, "trouble", "") in FINAL:
             del self._attempts[conversation]
             await self._runtime.commit(
-                lambda uow: uow.memory_reviews.put(MemoryReviewRow(conversation, ended))
+                lambda uow: uow.memory_reviews.add(MemoryReviewRow(conversation, ended), known="replace")
             )
             return 0.0
         self._not_before[conversation] = self._runtime.clock.now() + timedelta(seconds=AGAIN_S)
@@ -242,8 +242,8 @@ def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[U
 def _learned(
     uow: UnitOfWork, conversation: str, ended: str, changes: list[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
-    uow.memory_reviews.put(MemoryReviewRow(conversation, ended))
-    newest = uow.turns.newest(1, conversation=conversation)
+    uow.memory_reviews.add(MemoryReviewRow(conversation, ended), known="replace")
+    newest = uow.turns.find(newest=1, conversation=conversation)
     if not changes or not newest:
         return []
     row = _row(uow, conversation, newest[0].channel_id, newest[0].thread)

@@ -8,10 +8,10 @@ fork server.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from sqlalchemy import Table
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row", bound="DataclassInstance")
-UNLESS_KNOWN = "ON CONFLICT DO NOTHING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,42 +54,30 @@ class Rows(Generic[Row]):
     kind: type[Row]
     order: str = "rowid"
 
-    def run(self, sql: str, values: Mapping[str, object] | Sequence[object] = ()) -> sqlite3.Cursor:
-        """Run a statement; its rows can be read by column name. Raises sqlite3.Error."""
-        cursor = self.raw.cursor()
-        cursor.row_factory = sqlite3.Row
-        return cursor.execute(sql, values)
-
-    def find(self, order: str = "", /, **where: object) -> list[Row]:
-        """All rows with these values; ``order`` (SQL, perhaps with a limit) replaces the table's."""
-        condition, values = self._condition(where)
-        sql = f"SELECT {columns_of(self.kind)} FROM {self.table} {condition} ORDER BY {order or self.order}"  # noqa: S608 - our own names
-        return [self.kind(**row) for row in self.run(sql, values)]
-
-    def newest(self, limit: int, /, **where: object) -> list[Row]:
-        """The rows with these values that were added last, newest first."""
-        return self.find(f"rowid DESC LIMIT {limit}", **where)
+    def find(self, *, newest: int = 0, **where: object) -> list[Row]:
+        """All rows with these values, or the ``newest`` so many of them: those that were added last, newest first."""
+        order = f"rowid DESC LIMIT {newest}" if newest else self.order
+        sql = f"SELECT {columns_of(self.kind)} FROM {self.table}"  # noqa: S608 - our own names
+        return [self.kind(**row) for row in self._execute(sql, where, end=f"ORDER BY {order}")]
 
     def get(self, key: str | None, /, **where: object) -> Row | None:
         """The row with that key and these values, None if there is none."""
-        found = self.find(**{next(iter(self.kind.__dataclass_fields__)): key}, **where)
+        values: dict[str, Any] = {next(iter(self.kind.__dataclass_fields__)): key, **where}
+        found = self.find(**values)
         return found[0] if found else None
 
-    def add(self, row: Row, otherwise: str = "") -> bool:
-        """Add a row; returns whether it did. Raises sqlite3.IntegrityError if the key already exists, unless an ON
-        CONFLICT clause says what to do ``otherwise``."""
-        values = [getattr(row, name) for name in self.kind.__dataclass_fields__]
-        marks = ", ".join("?" * len(values))
-        sql = f"INSERT INTO {self.table} ({columns_of(self.kind)}) VALUES ({marks}) {otherwise}"  # noqa: S608 - our own names
-        return self.run(sql, values).rowcount > 0
-
-    def put(self, row: Row) -> None:
-        """Add a row, or replace all but its key."""
-        key = [column.name for column in self.table.primary_key]
-        new = ", ".join(
-            f'"{name}" = excluded."{name}"' for name in self.kind.__dataclass_fields__ if name not in key
-        )
-        self.add(row, f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {new}")
+    def add(self, row: Row, *, known: Literal["fail", "keep", "replace"] = "fail") -> bool:
+        """Add a row; returns whether it did. What to do if its key is ``known``: raise sqlite3.IntegrityError, keep the
+        row that is there, or replace all of it but the key."""
+        names = tuple(self.kind.__dataclass_fields__)
+        sql = f"INSERT INTO {self.table} ({columns_of(self.kind)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 - our own names
+        if known == "keep":
+            sql += " ON CONFLICT DO NOTHING"
+        elif known == "replace":
+            key = [column.name for column in self.table.primary_key]
+            new = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name not in key)
+            sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {new}"
+        return self.raw.execute(sql, [getattr(row, name) for name in names]).rowcount > 0
 
     def update(self, key: str, /, **fields: object) -> None:
         """Set fields of the row with that key. Raises KeyError if there is none."""
@@ -99,23 +86,23 @@ class Rows(Generic[Row]):
 
     def change(self, to: Mapping[str, object], /, **where: object) -> int:
         """Set fields of all rows with these values; returns the number of rows."""
-        condition, values = self._condition(where)
         new = ", ".join(f'"{self.table.c[name].name}" = ?' for name in to)
-        return self.run(f"UPDATE {self.table} SET {new} {condition}", [*to.values(), *values]).rowcount  # noqa: S608 - our own names
+        return self._execute(f"UPDATE {self.table} SET {new}", where, *to.values()).rowcount  # noqa: S608 - our own names
 
     def delete(self, **where: object) -> int:
         """Delete all rows with these values; returns their number."""
-        condition, values = self._condition(where)
-        return self.run(f"DELETE FROM {self.table} {condition}", values).rowcount  # noqa: S608 - our own names
+        return self._execute(f"DELETE FROM {self.table}", where).rowcount  # noqa: S608 - our own names
 
-    def _condition(self, where: Mapping[str, object]) -> tuple[str, list[object]]:
-        terms: list[str] = []
-        values: list[object] = []
+    def _execute(
+        self, sql: str, where: Mapping[str, object], *values: object, end: str = ""
+    ) -> sqlite3.Cursor:
+        """Run the statement, which has these ``values``, for the rows that ``where`` describes."""
+        terms, known = ["1"], [*values]
         for name, value in where.items():
             several = value if isinstance(value, tuple) else (value,)
             terms.append(f'"{self.table.c[name].name}" IN ({", ".join("?" * len(several))})')
-            values += several
-        return f"WHERE {' AND '.join(terms)}" if terms else "", values
+            known += several
+        return self.raw.execute(f"{sql} WHERE {' AND '.join(terms)} {end}", known)
 
 
 @cache
@@ -189,7 +176,7 @@ class Messages(Rows[MessageRow]):
     def is_crowded(self, user: PersonRef, most: int) -> bool:
         """Whether the user has as many messages waiting, to start or to continue, as are allowed
         (``agent.queuePerUser``, 0 = any number)."""
-        return most > 0 and int(self.run(_WAITING_OF, (user,)).fetchone()[0]) >= most
+        return most > 0 and int(self.raw.execute(_WAITING_OF, (user,)).fetchone()[0]) >= most
 
 
 class Turns(Rows[TurnRow]):
@@ -197,17 +184,17 @@ class Turns(Rows[TurnRow]):
 
     def interrupted_since(self, moment: str) -> list[TurnRow]:
         """The turns that were interrupted since ``moment`` (ISO 8601), oldest first."""
-        return [TurnRow(**row) for row in self.run(_INTERRUPTED_SINCE, (moment,))]
+        return [TurnRow(**row) for row in self.raw.execute(_INTERRUPTED_SINCE, (moment,))]
 
     def limited_until(self, agent: str) -> str:
         """When the usage limit ends for which the agent's last turn was handed over; "" if that is unknown or none was,
         or if the agent has worked since."""
-        found = self.run(_LIMITED, (agent,)).fetchone()
+        found = self.raw.execute(_LIMITED, (agent,)).fetchone()
         return str(found["not_before"]) if found is not None and found["state"] == "stopped" else ""
 
     def newest_of_each(self) -> list[TurnRow]:
         """The newest turn of each conversation, newest first."""
-        return [TurnRow(**row) for row in self.run(_NEWEST_OF_EACH)]
+        return [TurnRow(**row) for row in self.raw.execute(_NEWEST_OF_EACH)]
 
     def add_commits(self, turn_id: str, commits: Iterable[str]) -> None:
         """The turn left these commits as well, by their short IDs; known ones are not added again."""
@@ -235,7 +222,7 @@ class Turns(Rows[TurnRow]):
                     float(row["usd"]), int(row["tokens"]), int(row["turns"]), float(row["worked_s"]) / 60
                 ),
             )
-            for row in self.run(_SPENT, values | mine)
+            for row in self.raw.execute(_SPENT, values | mine)
         ]
         return turns + [
             Spent(
@@ -243,7 +230,7 @@ class Turns(Rows[TurnRow]):
                 BudgetAccount(NO_PERSON, row["of_conversation"], row["purpose"]),
                 UsageTotal(float(row["usd"]), int(row["tokens"])),
             )
-            for row in self.run(_EXPENSES, values)
+            for row in self.raw.execute(_EXPENSES, values)
         ]
 
 
@@ -252,7 +239,7 @@ class Operations(Rows[OutboxRow]):
 
     def last_offer(self, turn_id: str, action: str) -> OutboxRow | None:
         """The newest post about a turn that has a button for ``action`` and is in the chat."""
-        found = self.run(_LAST_OFFER, (turn_id, action)).fetchone()
+        found = self.raw.execute(_LAST_OFFER, (turn_id, action)).fetchone()
         return OutboxRow(**found) if found is not None else None
 
 
@@ -261,7 +248,7 @@ class Approvals(Rows[ApprovalRow]):
 
     def granted(self, conversation: str, agent: str, session_id: str) -> list[ApprovalRow]:
         """Grants for a whole session of an agent."""
-        return [ApprovalRow(**row) for row in self.run(_GRANTED, (conversation, agent, session_id))]
+        return [ApprovalRow(**row) for row in self.raw.execute(_GRANTED, (conversation, agent, session_id))]
 
     def decide(
         self, approval_id: str, state: ApprovalState, decided_by: PersonRef, reason: str = "", *, at: str
@@ -280,7 +267,7 @@ class Deferred(Rows[DeferredRow]):
 
     def begin(self, command_id: str) -> None:
         """Count an attempt."""
-        self.run("UPDATE errands SET attempts = attempts + 1 WHERE id = ?", (command_id,))
+        self.raw.execute("UPDATE errands SET attempts = attempts + 1 WHERE id = ?", (command_id,))
 
 
 class Memories(Rows[MemoryChangeRow]):
@@ -289,7 +276,7 @@ class Memories(Rows[MemoryChangeRow]):
     def unreviewed(self, since: str) -> list[tuple[str, str]]:
         """(conversation, end of its last done turn) of conversations whose last done turn is unreviewed, for
         turns that started after ``since``; the oldest end first."""
-        return [(str(row[0]), str(row[1])) for row in self.run(_UNREVIEWED, (since,))]
+        return [(str(row[0]), str(row[1])) for row in self.raw.execute(_UNREVIEWED, (since,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,11 +316,10 @@ class Sessions:
     def put(self, row: SessionRow) -> None:
         """Keep the session, replacing an earlier one."""
         if row.agent == CHANNEL_AGENT and not race_in(row.conversation):
-            self.channels.put(
-                ChannelSessionRow(row.channel_id, row.session_id, row.updated_at, row.total_cost_usd)
-            )
+            channel = ChannelSessionRow(row.channel_id, row.session_id, row.updated_at, row.total_cost_usd)
+            self.channels.add(channel, known="replace")
         if row.agent != CHANNEL_AGENT or not row.conversation.endswith(":"):
-            self.threads.put(row)
+            self.threads.add(row, known="replace")
 
     def forget(self, conversation: str) -> None:
         """Drop every agent's session of the conversation: its next message starts a new one."""

@@ -48,14 +48,14 @@ class Search(Rows[TurnRow]):
 
     def forget_gone(self) -> None:
         """Remove the rows of deleted turns."""
-        self.run(_FORGET)
+        self.raw.execute(_FORGET)
 
     def add_new(self, redact: Callable[[str], str]) -> bool:
         """Add some of the turns that ended since; returns whether there may be more. No secret gets into it."""
-        found = self.run(_NEW, {"limit": BATCH}).fetchall()
+        found = self.raw.execute(_NEW, {"limit": BATCH}).fetchall()
         for row in found:
             question, answer = redact(row["question"])[:QUESTION_CHARS], redact(row["answer"])[:ANSWER_CHARS]
-            self.run(_ADD, {"seq": row["seq"], "question": question, "answer": answer})
+            self.raw.execute(_ADD, {"seq": row["seq"], "question": question, "answer": answer})
         return len(found) == BATCH
 
     def found(self, words: str, channel_id: ConversationRef, limit: int) -> list[FoundRow]:
@@ -63,7 +63,7 @@ class Search(Rows[TurnRow]):
         with them."""
         query = " ".join(f'"{word}"*' for word in words_in(words))
         given = {"query": query, "channel": channel_id, "limit": limit}
-        rows = self.run(_FIND, given).fetchall() if query else []
+        rows = self.raw.execute(_FIND, given).fetchall() if query else []
         return [FoundRow(row["turn_id"], row["question"], row["answer"]) for row in rows]
 
 

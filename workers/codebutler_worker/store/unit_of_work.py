@@ -95,6 +95,7 @@ class UnitOfWork:
         """Now, as rows keep it."""
         self.redact = redact
         self.operations: list[Outgoing] = []
+        self.raw = raw
         self.inbox = Rows(raw, tables.inbox, InboxRow)
         self.messages = Messages(raw, tables.messages, MessageRow, '"order", id')
         self.attachments = Rows(raw, tables.attachments, AttachmentRow, "position")
@@ -136,14 +137,6 @@ class UnitOfWork:
         )
         return self.add(place, post, after, op_id)
 
-    def react(
-        self, place: ThreadPlace, react: React, *, after: str | None = None, op_id: str | None = None
-    ) -> None:
-        """Set or remove a reaction, once the operation ``after`` is done; a message without a ref (a slash
-        command) has none."""
-        if react.target:
-            self.add(place, react, after, op_id)
-
     def ended(
         self, place: ThreadPlace, messages: Iterable[MessageRef], outcome: TurnOutcome, agent: str = ""
     ) -> None:
@@ -174,23 +167,26 @@ class UnitOfWork:
         """The operation took effect as message ``ref`` ("" if it has none), or the chat refused it for good, with the
         error ``code``. The content of an uploaded file is dropped."""
         outcome = ("failed", None, code) if code else ("posted", ref, None)
-        self.outbox.run(_SETTLE, (*outcome, op_id))
+        self.raw.execute(_SETTLE, (*outcome, op_id))
 
     def add(
         self,
         place: ThreadPlace,
         operation: Operation | TurnEnded,
-        target_op_id: str | None = None,
+        after: str | None = None,
         op_id: str | None = None,
     ) -> str:
-        """Put an operation into the outbox; returns its ID, which is ``op_id`` if given."""
+        """Put an operation into the outbox, to be sent once the operation ``after`` is done; returns its ID, which is
+        ``op_id`` if given. A reaction to a message without a ref (a slash command) is left out: ""."""
+        if isinstance(operation, React) and not operation.target:
+            return ""
         row = OutboxRow(
             op_id=op_id or uuid.uuid4().hex,
             turn_id=place.turn_id,
             conversation=place.conversation,
             kind=_KINDS[type(operation)],
             payload=msgspec.json.encode(operation).decode(),
-            target_op_id=target_op_id,
+            target_op_id=after,
             created_at=self.stamp,
         )
         self.outbox.add(row)
@@ -263,6 +259,7 @@ class Store:
         self._path = path
         self._lock = lock
         self._raw = raw
+        raw.row_factory = sqlite3.Row
         self._clock = clock
         self._anchor = sqlitefile.Anchor(path)
         self._thread = thread or store_thread()
@@ -292,13 +289,13 @@ class Store:
 
     async def exists(self, query: str, *given: object) -> bool:
         """The result of a ``SELECT EXISTS …``. Raises StoreError."""
-        return await self._directly(lambda raw: bool(raw.execute(query, given).fetchone()[0]))
+        return await self.run(lambda uow: bool(uow.raw.execute(query, given).fetchone()[0]))
 
     async def forget_old(self, now: datetime) -> None:
         """Delete finished rows that are old, in small transactions (see ``forget_some``). Raises StoreError."""
         last: int | None = 0
         while last is not None:
-            last = await self._directly(partial(forget_some, now=now, after=last))
+            last = await self.run(partial(forget_some, now=now, after=last))
 
     async def close(self) -> None:
         """Finish the queued transactions, then close the file. A second call does nothing."""
@@ -315,22 +312,11 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _directly(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if self._closed:
-            raise StoreError(f"{self._path} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, work)
-
-    def _ask(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._anchor.check()
-        try:
-            return work(self._raw)
-        except sqlite3.Error as error:
-            raise sqlitefile.store_error(self._path, error) from error
-
     def _transact(
         self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str]
     ) -> tuple[T, list[Outgoing]]:
-        self._anchor.check()
+        if not self._anchor.holds:
+            raise StoreError(f"{self._path} was removed or replaced while it was in use: restart CodeButler")
         try:
             self._raw.execute("BEGIN IMMEDIATE")
             uow = UnitOfWork(self._raw, self._clock, redact)
@@ -358,19 +344,13 @@ def store_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
 
-def forget_some(connection: sqlite3.Connection, now: datetime, after: int) -> int | None:
-    """Delete the old finished ones of a batch of operations whose ``seq`` is above ``after``, in one
-    transaction. Returns the last one's ``seq``, None if the batch has no old ones. Raises sqlite3.Error."""
+def forget_some(uow: UnitOfWork, now: datetime, after: int) -> int | None:
+    """Delete the old finished ones of a batch of operations whose ``seq`` is above ``after``. Returns the last one's
+    ``seq``, None if the batch has no old ones."""
     before = iso(now - KEPT)
     last: int | None
-    last, oldest = connection.execute(_BATCH, (after, BATCH)).fetchone()
+    last, oldest = uow.raw.execute(_BATCH, (after, BATCH)).fetchone()
     if last is None or oldest >= before:
         return None
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute(_FORGET, (after, last, before))
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.rollback()
-        raise
+    uow.raw.execute(_FORGET, (after, last, before))
     return last

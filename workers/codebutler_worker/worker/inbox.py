@@ -50,7 +50,6 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
 from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, conversation_id
 from codebutler_worker.skills import Library
-from codebutler_worker.store.queries import UNLESS_KNOWN
 from codebutler_worker.store.rows import InboxRow, MessageRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
@@ -70,7 +69,7 @@ class EventInbox:
 
     def take(self, uow: UnitOfWork, seq: int, event: Event, request: Request) -> Todo:
         """Accept the event; returns what is left to do after the commit."""
-        if not uow.inbox.add(InboxRow(event.key, seq), UNLESS_KNOWN):
+        if not uow.inbox.add(InboxRow(event.key, seq), known="keep"):
             return Todo()
         if not isinstance(request, Prompt) or request.prefix is not None:
             request = self._resolved(event, request)
@@ -92,7 +91,7 @@ class EventInbox:
 
     def give_up(self, uow: UnitOfWork, seq: int, event: Event) -> None:
         """Accept an event that could not be handled, and say so."""
-        uow.inbox.add(InboxRow(event.key, seq), UNLESS_KNOWN)
+        uow.inbox.add(InboxRow(event.key, seq), known="keep")
         if isinstance(event, MessagePosted):
             self._decline(uow, event, OUR_ERROR)
         else:
