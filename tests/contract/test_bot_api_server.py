@@ -22,7 +22,7 @@ from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, Invali
 from telegram.ext import Application, CallbackQueryHandler, MessageHandler, filters
 from telegram.request import HTTPXRequest
 
-from codebutler.chat.telegram.updates import ALLOWED
+from codebutler.chat.telegram.updates import UPDATE_KINDS
 from tests.telegram.server import ANA, FORUM, GROUP, BotServer, Fault
 
 KEYS = InlineKeyboardMarkup([[InlineKeyboardButton("Allow", callback_data="b:1")]])
@@ -105,7 +105,7 @@ async def test_files_go_both_ways(bot: Bot, server: BotServer) -> None:
 async def test_updates_are_confirmed_by_the_next_offset(bot: Bot, server: BotServer) -> None:
     server.say(GROUP, "one")
     server.say(GROUP, "two")
-    (first, second) = await bot.get_updates(allowed_updates=ALLOWED)
+    (first, second) = await bot.get_updates(allowed_updates=UPDATE_KINDS)
     assert await bot.get_updates() == (first, second), "nothing was confirmed"
     assert first.message is not None
     assert (first.message.text, first.message.chat.type) == ("one", "supergroup")
@@ -123,7 +123,7 @@ async def test_a_topic_is_opened(bot: Bot, server: BotServer) -> None:
     assert sent.is_topic_message
     number = server.topic(FORUM, "other")
     server.say(FORUM, "within", topic=number)
-    await bot.get_updates(allowed_updates=ALLOWED)
+    await bot.get_updates(allowed_updates=UPDATE_KINDS)
     found = [each.message for each in await bot.get_updates() if each.message]
     assert found[-1].message_thread_id == number
 
@@ -177,7 +177,7 @@ async def test_a_foreign_program_lives_on_it(server: BotServer) -> None:
     async with made:
         assert made.updater is not None
         await made.start()
-        await made.updater.start_polling(allowed_updates=list(ALLOWED))
+        await made.updater.start_polling(allowed_updates=list(UPDATE_KINDS))
         server.say(GROUP, "hello", ANA)
         async with asyncio.timeout(20):
             while "you said hello" not in server.telegram.texts(GROUP):  # noqa: ASYNC110 - the same

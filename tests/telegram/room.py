@@ -96,9 +96,9 @@ class Room:
     def _heed(self, notice: Notice) -> None:
         self.notices.append(notice)
         if isinstance(notice, Membership):
-            self.groups.joined(notice)
+            self.groups.on_membership(notice)
         elif isinstance(notice, UnknownGroup):
-            self.groups.written(notice.event)
+            self.groups.on_message(notice.event)
 
     @property
     def messages(self) -> list[MessagePosted]:

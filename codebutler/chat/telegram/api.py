@@ -87,8 +87,8 @@ class BotApi:
 
     async def call(self, method: str, *, timeout_s: float = 0.0, **arguments: object) -> Any:
         """The result of a method; arguments that are None are left out. Raises ChatError."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return await self._post(method, timeout_s or self._timeout_s, json=given)
+        present = {name: value for name, value in arguments.items() if value is not None}
+        return await self._post(method, timeout_s or self._timeout_s, json=present)
 
     async def send_file(
         self, method: str, field: str, filename: str, content: bytes, **arguments: object
@@ -111,11 +111,11 @@ class BotApi:
             url = URL(f"{self.base_url}/file/bot{self._token}/{quote(path)}", encoded=True)
             async with self._session.get(
                 url, timeout=timeout, allow_redirects=False, proxy=proxy_for(self.base_url)
-            ) as answer:
-                if answer.status != 200:
-                    raise ChatError(f"Telegram gave no file: status {answer.status}", "refused")
+            ) as response:
+                if response.status != 200:
+                    raise ChatError(f"Telegram gave no file: status {response.status}", "refused")
                 size_bytes = 0
-                async for piece in answer.content.iter_chunked(CHUNK_BYTES):
+                async for piece in response.content.iter_chunked(CHUNK_BYTES):
                     size_bytes += len(piece)
                     if size_bytes > max_bytes:
                         raise ChatError(code="too_large")
@@ -136,8 +136,8 @@ class BotApi:
             url = URL(f"{self.base_url}/bot{self._token}/{method}", encoded=True)
             async with self._session.post(
                 url, timeout=timeout, allow_redirects=False, proxy=proxy_for(self.base_url), **body
-            ) as answer:
-                return _result(method, answer.status, await _json(answer), write=write)
+            ) as response:
+                return _result(method, response.status, await _json(response), write=write)
         except ChatError as error:
             failure = error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -152,12 +152,12 @@ def _session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONNECTIONS))
 
 
-async def _json(answer: aiohttp.ClientResponse) -> object:
+async def _json(response: aiohttp.ClientResponse) -> object:
     """The answer; None if it is not JSON."""
-    if (answer.content_length or 0) > MAX_ANSWER_BYTES:
+    if (response.content_length or 0) > MAX_ANSWER_BYTES:
         raise ValueError("too long")
     try:
-        return await answer.json(content_type=None)
+        return await response.json(content_type=None)
     except ValueError:
         return None
 
@@ -173,8 +173,8 @@ async def download(api: BotApi, clock: Clock, file: File, take: Take) -> None:
     Raises ChatError: too_large, file_not_found, untrusted_host, refused, unreachable."""
     if file.size_bytes > MAX_FILE_BYTES:
         raise ChatError("Telegram lets bots download files of up to 20 MB", "too_large")
-    found = await file_details(partial(api.call, "getFile", file_id=file.id), clock)
-    path = found.get("file_path") if isinstance(found, Mapping) else None
+    details = await file_details(partial(api.call, "getFile", file_id=file.id), clock)
+    path = details.get("file_path") if isinstance(details, Mapping) else None
     if not isinstance(path, str) or not _PATH.fullmatch(path):
         raise ChatError("Telegram names no path of a file", "untrusted_host")
     await api.fetch(path, MAX_FILE_BYTES, take)

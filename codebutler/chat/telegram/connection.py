@@ -20,7 +20,7 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.inbox import IncomingEvents
 from codebutler.chat.telegram.places import UnknownGroup, UnknownGroups
-from codebutler.chat.telegram.polling import Poller, PollStatus, Taken
+from codebutler.chat.telegram.polling import BatchResult, Poller, PollStatus
 from codebutler.chat.telegram.presses import Presses
 from codebutler.chat.telegram.rules import check_token, number_of
 from codebutler.chat.telegram.updates import (
@@ -44,7 +44,7 @@ from codebutler.platform.tasks import Observers, Tasks, beside
 
 ALBUM_S = 1.0
 """The files of an album arrive one by one."""
-AGAIN_S = 2.0
+RETRY_S = 2.0
 ATTEMPTS = 3
 """How often an update whose handling fails may be retried before it is dropped: the next ones wait for it."""
 FLUSH_S = 2.0
@@ -81,14 +81,14 @@ class TelegramConnection:
         self._inbox = IncomingEvents(chat.records)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._presses = Presses(chat, sender, self._inbox, intake, self._tasks)
-        self._poller = Poller(chat.api, self._take, chat.clock, rng, self._note)
+        self._poller = Poller(chat.api, self._handle_batch, chat.clock, rng, self._on_poll_status)
         self._me = Me(0)
         self._ignored = 0
         self._unreadable = 0
         self._albums: set[tuple[int, str]] = set()
         self._failing: tuple[int, int] = (0, 0)
         self._trouble = ""
-        self._missing = False
+        self._is_disconnected = False
         self.connected = asyncio.Event()
 
     @property
@@ -102,10 +102,10 @@ class TelegramConnection:
     async def run(self) -> None:
         """Find out our identity, then receive. Raises ChatAuthError if Telegram refuses the token at the
         start."""
-        self._lose()
+        self._on_disconnect()
         try:
             await self._identify()
-            self._tasks.start(self._offer(), name="telegram commands")
+            self._tasks.start(self._register_commands(), name="telegram commands")
             async with beside(self._absence_notice.run(), name="absence notice"):
                 await self._poller.run()
         finally:
@@ -121,58 +121,60 @@ class TelegramConnection:
 
     def use_token(self, token: str) -> None:
         """Continue with another token. Raises ChatAuthError at once for an invalid one."""
-        if self._chat.use_token(token):
+        if self._chat.api.use_token(token):
             # The token may belong to another bot.
             self._me = Me(0)
             self._tasks.start(self._identify(), name="telegram identity")
             self._poller.nudge()
 
     async def _identify(self) -> None:
-        identity = await identified(self._who, self._chat.clock, self._rng, self._troubled)
+        identity = await identified(
+            self._fetch_identity, self._chat.clock, self._rng, self._on_identity_error
+        )
         self._me = Me(number_of(identity.user_id), identity.team)
         self._trouble = ""
 
-    async def _who(self) -> Identity:
+    async def _fetch_identity(self) -> Identity:
         await self._chat.records.open()
         return await self._chat.identity()
 
-    def _troubled(self, error: CodeButlerError) -> None:
+    def _on_identity_error(self, error: CodeButlerError) -> None:
         if str(error) != self._trouble:
             log.warning("no answer from Telegram: %s; trying again", error)
         self._trouble = str(error)
 
-    async def _offer(self) -> None:
+    async def _register_commands(self) -> None:
         try:
             await self._chat.api.call("setMyCommands", commands=menu())
         except ChatError as error:
             log.warning("cannot register the commands: %s", error)
 
-    async def _take(self, updates: Sequence[Mapping[str, Any]], waited: bool) -> Taken:
+    async def _handle_batch(self, updates: Sequence[Mapping[str, Any]], waited: bool) -> BatchResult:
         """Each is on disk, or not for us, before the next is handled."""
         batch = [
-            (number, self._read(update))
+            (number, self._parse(update))
             for update in updates
             if isinstance(number := update.get("update_id"), int)
         ]
         at = 0
         while at < len(batch):
             number, update = batch[at]
-            album = _album(batch, at)
-            if self._is_growing(album, len(batch) - at):
-                return Taken(number, ALBUM_S)
+            album = _album_at(batch, at)
+            if self._is_incomplete(album, len(batch) - at):
+                return BatchResult(number, ALBUM_S)
             try:
                 await self._handle(update, album, missed=waited)
             except StoreError as error:
                 log.warning("telegram: could not store an event, will fetch it again: %s", error)
-                return Taken(number, AGAIN_S)
+                return BatchResult(number, RETRY_S)
             except Exception:  # one update must not block all others for ever
                 log.exception("telegram: could not handle an update")
-                if self._attempts(number) < ATTEMPTS:
-                    return Taken(number, AGAIN_S)
+                if self._count_attempt(number) < ATTEMPTS:
+                    return BatchResult(number, RETRY_S)
             at += max(1, len(album))
-        return Taken(batch[-1][0] + 1 if batch else None)
+        return BatchResult(batch[-1][0] + 1 if batch else None)
 
-    def _read(self, update: Mapping[str, Any]) -> Update:
+    def _parse(self, update: Mapping[str, Any]) -> Update:
         try:
             found = parse(update, self._me)
         except (PayloadError, ProtocolError) as error:
@@ -184,9 +186,9 @@ class TelegramConnection:
             log.debug("ignored: %s", found.reason)
         return found
 
-    def _is_growing(self, album: Sequence[WrittenUpdate], left: int) -> bool:
+    def _is_incomplete(self, album: Sequence[WrittenUpdate], remaining: int) -> bool:
         """Whether an album ends with the updates received so far: its rest is waited for once."""
-        if not album or len(album) < left:
+        if not album or len(album) < remaining:
             return False
         key = album[0].spot.chat, album[0].album
         if key in self._albums:
@@ -194,7 +196,7 @@ class TelegramConnection:
         self._albums = {key}
         return True
 
-    def _attempts(self, number: int) -> int:
+    def _count_attempt(self, number: int) -> int:
         before, count = self._failing
         self._failing = number, count + 1 if before == number else 1
         return self._failing[1]
@@ -202,19 +204,19 @@ class TelegramConnection:
     async def _handle(self, update: Update, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
         match update:
             case WrittenUpdate(edited_at=0.0):
-                await self._said(album or [update], missed=missed)
+                await self._on_message(album or [update], missed=missed)
             case WrittenUpdate():
-                if (edit := await self._inbox.edited(update)) is not None:
+                if (edit := await self._inbox.edit_event(update)) is not None:
                     await self._intake.accept(edit, missed=missed)
-                    self._inbox.remember(update)
+                    self._inbox.remember_text(update)
             case Pressed():
-                await self._presses.take(update)
+                await self._presses.handle(update)
             case StartCommand(code=""):
-                await self._intake.accept(self._inbox.greeted(update), missed=missed)
+                await self._intake.accept(self._inbox.start_event(update), missed=missed)
             case _:
-                await self._heed(update)
+                await self._handle_service_update(update)
 
-    async def _heed(self, update: Update) -> None:
+    async def _handle_service_update(self, update: Update) -> None:
         """Updates that are no events."""
         match update:
             case StartCommand():
@@ -228,35 +230,35 @@ class TelegramConnection:
             case Membership():
                 self._on_notice(update)
 
-    async def _said(self, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
+    async def _on_message(self, album: Sequence[WrittenUpdate], *, missed: bool) -> None:
         first = album[0]
-        if (click := await self._inbox.reason(first)) is not None:
+        if (click := await self._inbox.reason_event(first)) is not None:
             if await self._intake.accept(click, missed=missed) == "accepted":
-                self._presses.answered(first.spot.chat, first.spot.reply_to)
+                self._presses.delete_prompt(first.spot.chat, first.spot.reply_to)
             return
-        event = await self._inbox.posted(album)
+        event = await self._inbox.message_event(album)
         if await self._intake.accept(event, missed=missed) == "accepted":
-            await self._inbox.taken(first, event)
+            await self._inbox.save_topic_title(first, event)
         elif not event.is_direct and not self._intake.serves(event):
             self._on_notice(UnknownGroup(event))
 
-    def _note(self, status: PollStatus) -> None:
+    def _on_poll_status(self, status: PollStatus) -> None:
         log.info("telegram %s", status.state.replace("_", " "))
         if status.state == "connected":
             self.connected.set()
-            if self._missing:
-                self._missing = False
+            if self._is_disconnected:
+                self._is_disconnected = False
                 self._absence_notice.back()
         elif status.trouble:
-            self._lose()
+            self._on_disconnect()
 
-    def _lose(self) -> None:
-        if not self._missing:
-            self._missing = True
+    def _on_disconnect(self) -> None:
+        if not self._is_disconnected:
+            self._is_disconnected = True
             self._absence_notice.lost()
 
 
-def _album(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdate]:
+def _album_at(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdate]:
     """The files that were sent together, from ``at`` on; none if it is no album."""
     found: list[WrittenUpdate] = []
     for _, update in batch[at:]:
@@ -311,11 +313,11 @@ class TelegramIntegration:
         groups = UnknownGroups(
             self.chat,
             sender,
-            registered=lambda channel: channel in host.registered(),
-            knows=lambda user: user in self._allowed or user in host.people(),
+            is_registered=lambda channel: channel in host.registered(),
+            is_allowed=lambda user: user in self._allowed or user in host.people(),
             tasks=host.tasks,
         )
-        notices.add(partial(self._heed, pages, groups, sender))
+        notices.add(partial(self._handle_notice, pages, groups, sender))
 
         def use_tokens(config: Config) -> None:
             self._allowed = config.telegram.allowed_ids
@@ -329,15 +331,17 @@ class TelegramIntegration:
             work=pages.run,
         )
 
-    def _heed(self, pages: PersonalPages, groups: UnknownGroups, sender: Sender, notice: Notice) -> None:
+    def _handle_notice(
+        self, pages: PersonalPages, groups: UnknownGroups, sender: Sender, notice: Notice
+    ) -> None:
         match notice:
             case InboxOpened(user=user):
                 pages.opened(user)
             case Membership(chat, is_in):
                 channel = self.chat.records.channel(chat)
                 sender.channels.moved(ChannelMoved(channel, "back" if is_in else "left"))
-                groups.joined(notice)
+                groups.on_membership(notice)
             case UnknownGroup(event):
-                groups.written(event)
+                groups.on_message(event)
             case StartCommand():
                 pass  # a code is what `codebutler setup` waits for

@@ -19,7 +19,7 @@ from typing import Any
 MAX_UNITS = 4096
 """In UTF-16 units, of which no character takes less than one."""
 MAX_ENTITIES = 100
-WHOLE = frozenset({"pre", "code"})
+EXCLUSIVE = frozenset({"pre", "code"})
 """Entities that hold no other entity, and are in none."""
 
 _UNSENDABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
@@ -28,13 +28,13 @@ _BREAKS = (re.compile(r"\n[ \t]*\n"), re.compile(r"\n"), re.compile(r"[ \t]"))
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """The formatting of a part of a text. ``kind`` is Telegram's name for it; ``more`` its other fields (``url``,
+    """The formatting of a part of a text. ``kind`` is Telegram's name for it; ``extra`` its other fields (``url``,
     ``language``, ``user``)."""
 
     kind: str
     start: int
     end: int
-    more: tuple[tuple[str, Any], ...] = ()
+    extra: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class FormattedText:
                 "type": each.kind,
                 "offset": at[each.start],
                 "length": at[each.end] - at[each.start],
-                **dict(each.more),
+                **dict(each.extra),
             }
             for each in self.entities
         ]
@@ -81,7 +81,7 @@ class FormattedText:
         return FormattedText(self.text[start:end], tuple(inside))
 
 
-def sendable(text: str) -> str:
+def without_unsendable(text: str) -> str:
     """Without characters that no message can hold."""
     return _UNSENDABLE.sub("", text)
 
@@ -89,13 +89,13 @@ def sendable(text: str) -> str:
 @dataclass(slots=True)
 class _Open:
     kind: str
-    more: tuple[tuple[str, Any], ...]
+    extra: tuple[tuple[str, Any], ...]
     start: int | None = None
 
 
 @dataclass(slots=True)
 class Builder:
-    """Write from the beginning to the end; ``built`` is the result so far. ``prefix`` begins each further line."""
+    """Write from the beginning to the end; ``build`` is the result so far. ``prefix`` begins each further line."""
 
     prefix: str = ""
     _out: list[str] = field(default_factory=list)
@@ -104,14 +104,14 @@ class Builder:
     _open: list[_Open] = field(default_factory=list)
     _entities: list[Entity] = field(default_factory=list)
 
-    def built(self) -> FormattedText:
+    def build(self) -> FormattedText:
         """The text with its entities."""
         ordered = sorted(self._entities, key=lambda each: (each.start, -each.end))
         return FormattedText("".join(self._out), tuple(ordered)).stripped()
 
     def write(self, text: str) -> None:
         """Text as it is, formatted as whatever is open."""
-        text = sendable(text)
+        text = without_unsendable(text)
         if text:
             self._append(text.replace("\n", f"\n{self.prefix}"))
 
@@ -121,12 +121,12 @@ class Builder:
             self._gap = "\n" * lines
 
     @contextmanager
-    def marked(self, kind: str, **more: Any) -> Iterator[None]:
+    def formatted(self, kind: str, **extra: Any) -> Iterator[None]:
         """Text written in the block has that kind. The same kind, or a link, does not nest."""
         if any(each.kind == kind for each in self._open):
             yield
             return
-        mark = _Open(kind, tuple(more.items()))
+        mark = _Open(kind, tuple(extra.items()))
         self._open.append(mark)
         yield
         self._close(mark)
@@ -134,35 +134,35 @@ class Builder:
 
     def code(self, text: str) -> None:
         """Inline code. In a link it is plain text: Telegram allows no code there."""
-        text = sendable(text).replace("\n", " ")
+        text = without_unsendable(text).replace("\n", " ")
         if any(each.kind in ("text_link", "text_mention") for each in self._open):
             self.write(text)
         elif text:
-            self._apart("code", text)
+            self._append_exclusive("code", text)
 
     def pre(self, text: str, language: str = "") -> None:
         """A block of code on lines of its own."""
-        text = sendable(text).rstrip()
+        text = without_unsendable(text).rstrip()
         if not text.strip():
             return
         if self._out and not self._out[-1].endswith("\n"):
             self.gap(1)
         prefix, self.prefix = self.prefix, ""
-        self._apart("pre", text, **({"language": language} if language else {}))
+        self._append_exclusive("pre", text, **({"language": language} if language else {}))
         self.prefix = prefix
         self.gap(1)
 
-    def _apart(self, kind: str, text: str, **more: Any) -> None:
+    def _append_exclusive(self, kind: str, text: str, **extra: Any) -> None:
         for each in self._open:
             self._close(each)
-        held, self._open = self._open, []
-        with self.marked(kind, **more):
+        outer, self._open = self._open, []
+        with self.formatted(kind, **extra):
             self._append(text)
-        self._open = held
+        self._open = outer
 
     def _close(self, mark: _Open) -> None:
         if mark.start is not None and self._length > mark.start:
-            self._entities.append(Entity(mark.kind, mark.start, self._length, mark.more))
+            self._entities.append(Entity(mark.kind, mark.start, self._length, mark.extra))
         mark.start = None
 
     def _append(self, text: str) -> None:
@@ -180,7 +180,9 @@ class Builder:
         self._length += len(text)
 
 
-def split(whole: FormattedText, limit: int = MAX_UNITS, most: int = MAX_ENTITIES) -> list[FormattedText]:
+def split(
+    whole: FormattedText, limit: int = MAX_UNITS, max_entities: int = MAX_ENTITIES
+) -> list[FormattedText]:
     """``whole`` in parts that each fit a message; only blank space is lost.
 
     Breaks between blocks if possible, else between lines, words, characters; a block of code stays whole if
@@ -190,9 +192,9 @@ def split(whole: FormattedText, limit: int = MAX_UNITS, most: int = MAX_ENTITIES
     parts: list[FormattedText] = []
     at = 0
     while at < len(whole.text):
-        end = _furthest(whole, units, at, limit, most)
+        end = _max_end(whole, units, at, limit, max_entities)
         if end < len(whole.text):
-            end = _break(whole, units, at, end, limit)
+            end = _best_break(whole, units, at, end, limit)
         part = whole.cut(at, end).stripped()
         if part.text:
             parts.append(part)
@@ -200,18 +202,18 @@ def split(whole: FormattedText, limit: int = MAX_UNITS, most: int = MAX_ENTITIES
     return parts
 
 
-def _furthest(whole: FormattedText, units: Sequence[int], at: int, limit: int, most: int) -> int:
+def _max_end(whole: FormattedText, units: Sequence[int], at: int, limit: int, max_entities: int) -> int:
     """How far a part that begins ``at`` can go."""
     end = bisect_right(units, units[at] + limit) - 1
     inside = [each for each in whole.entities if each.end > at and each.start < end]
-    if len(inside) > most:
-        end = inside[most].start
+    if len(inside) > max_entities:
+        end = inside[max_entities].start
     return max(end, at + 1)
 
 
-def _break(whole: FormattedText, units: Sequence[int], at: int, end: int, limit: int) -> int:
+def _best_break(whole: FormattedText, units: Sequence[int], at: int, end: int, limit: int) -> int:
     """Where best to end a part that can go up to ``end``."""
-    across = next((e for e in whole.entities if e.kind in WHOLE and e.start < end < e.end), None)
+    across = next((e for e in whole.entities if e.kind in EXCLUSIVE and e.start < end < e.end), None)
     if across is not None and across.start > at and units[across.end] - units[across.start] <= limit:
         if across.kind != "code" and whole.text[at : across.start].strip():
             return across.start
@@ -227,7 +229,7 @@ def _break(whole: FormattedText, units: Sequence[int], at: int, end: int, limit:
 
 def _is_inside(whole: FormattedText, place: int, end: int) -> bool:
     """Whether it would cut code that ends within the part."""
-    return any(each.kind in WHOLE and each.start < place < each.end <= end for each in whole.entities)
+    return any(each.kind in EXCLUSIVE and each.start < place < each.end <= end for each in whole.entities)
 
 
 def _units(char: str) -> int:

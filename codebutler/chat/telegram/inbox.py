@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from codebutler.chat.layout import REASON_CHARS, Placed, placed
-from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords, kept
+from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords, save_best_effort
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, WrittenUpdate
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
@@ -44,24 +44,24 @@ class IncomingEvents:
         own = await self._records.known(spot.chat, spot.message)
         if own.thread or not spot.reply_to:
             return own.thread or None
-        answered = await self._records.known(spot.chat, spot.reply_to)
-        return answered.thread or self._records.ref(spot.chat, spot.reply_to)
+        replied_to = await self._records.known(spot.chat, spot.reply_to)
+        return replied_to.thread or self._records.ref(spot.chat, spot.reply_to)
 
-    async def posted(self, album: Sequence[WrittenUpdate]) -> MessagePosted:
+    async def message_event(self, album: Sequence[WrittenUpdate]) -> MessagePosted:
         """A message, or the several messages of an album."""
         first, *others = album
         spot = first.spot
-        self._records.met(first.user, first.name)
+        self._records.remember_name(first.user, first.name)
         ref = self._records.ref(spot.chat, spot.message)
         key = spot.chat, first.album
-        begun = self._albums.get(key) if first.album else None
+        album_ref = self._albums.get(key) if first.album else None
         # Delivered again, because it could not be stored, it still starts a conversation.
-        thread = await self.thread(spot) or (begun if begun != ref else None)
-        files = tuple(file for said in album for file in _named(said, self._records))
-        for said in album:
-            self.remember(said)
-            of = thread or (NOWHERE if said is first else ref)
-            await self._keep(said, NOWHERE if spot.topic else of)
+        thread = await self.thread(spot) or (album_ref if album_ref != ref else None)
+        files = tuple(file for message in album for file in _files_with_own_ids(message, self._records))
+        for message in album:
+            self.remember_text(message)
+            message_thread = thread or (NOWHERE if message is first else ref)
+            await self._keep(message, NOWHERE if spot.topic else message_thread)
         if first.album:
             self._albums.setdefault(key, thread or ref)
         return MessagePosted(
@@ -71,62 +71,62 @@ class IncomingEvents:
             order=self._records.ref(spot.chat, (others or [first])[-1].spot.message),
             is_direct=spot.is_direct,
             user=first.user,
-            text="\n".join(said.text for said in album if said.text),
+            text="\n".join(message.text for message in album if message.text),
             thread=thread,
             files=files,
-            mentioned=any(said.mentioned for said in album),
+            mentioned=any(message.mentioned for message in album),
         )
 
-    async def taken(self, said: WrittenUpdate, event: MessagePosted) -> None:
+    async def save_topic_title(self, message: WrittenUpdate, event: MessagePosted) -> None:
         """Work on it starts: a message in a forum's General gets a topic for its answer."""
-        if said.spot.in_general and event.thread is None and not event.text.startswith("!"):
+        if message.spot.in_general and event.thread is None and not event.text.startswith("!"):
             title = " ".join(event.text.split())[:TITLE_CHARS] or "Files"
-            place = said.spot.chat, said.spot.message
-            await kept(self._records.keep(*place, lambda before: replace(before, title=title)))
+            place = message.spot.chat, message.spot.message
+            await save_best_effort(self._records.keep(*place, lambda before: replace(before, title=title)))
 
-    async def edited(self, said: WrittenUpdate) -> MessageEdited | None:
+    async def edit_event(self, message: WrittenUpdate) -> MessageEdited | None:
         """An edit; None if the text is unchanged."""
-        spot = said.spot
-        if self._texts.get((spot.chat, spot.message)) == _digest(said.text):
+        spot = message.spot
+        if self._texts.get((spot.chat, spot.message)) == _digest(message.text):
             return None
         return MessageEdited(
             channel=self._records.channel(spot.chat),
             ref=self._records.ref(spot.chat, spot.message),
-            sent_at=said.edited_at,
+            sent_at=message.edited_at,
             order=self._records.order(spot.chat),
             is_direct=spot.is_direct,
-            user=said.user,
-            text=said.text,
+            user=message.user,
+            text=message.text,
             # Whole seconds do not tell two edits apart.
-            edit=f"{said.edited_at:.0f}.{_digest(said.text)}",
+            edit=f"{message.edited_at:.0f}.{_digest(message.text)}",
             thread=await self.thread(spot),
         )
 
-    async def reason(self, said: WrittenUpdate) -> ButtonClicked | None:
+    async def reason_event(self, message: WrittenUpdate) -> ButtonClicked | None:
         """The press of a button that asked for a reason, with this reply's words; None if it is no such
         reply."""
-        spot = said.spot
-        if not spot.reply_to or not said.text.strip():
+        spot = message.spot
+        if not spot.reply_to or not message.text.strip():
             return None
-        asked = (await self._records.known(spot.chat, spot.reply_to)).asked
-        if asked is None:
+        prompt = (await self._records.known(spot.chat, spot.reply_to)).asked
+        if prompt is None:
             return None
         return ButtonClicked(
-            channel=asked.channel,
-            is_direct=is_private(asked.channel),
-            user=said.user,
-            message=asked.card,
+            channel=prompt.channel,
+            is_direct=is_private(prompt.channel),
+            user=message.user,
+            message=prompt.card,
             action_id=DENY_ACTION,
-            value=asked.value,
+            value=prompt.value,
             press=f"reason.{spot.message}",
-            thread=asked.thread or None,
-            user_name=said.name,
-            words=said.text.strip()[:REASON_CHARS],
+            thread=prompt.thread or None,
+            user_name=message.name,
+            words=message.text.strip()[:REASON_CHARS],
         )
 
-    def greeted(self, started: StartCommand) -> MessagePosted:
+    def start_event(self, started: StartCommand) -> MessagePosted:
         """People who open the private chat get help."""
-        self._records.met(started.user, started.name)
+        self._records.remember_name(started.user, started.name)
         ref = self._records.ref(started.spot.chat, started.spot.message)
         return MessagePosted(
             channel=self._records.channel(started.spot.chat),
@@ -139,7 +139,7 @@ class IncomingEvents:
             mentioned=True,
         )
 
-    async def place(self, pressed: Pressed, button: ButtonMeaning) -> Placed:
+    async def place_of_press(self, pressed: Pressed, button: ButtonMeaning) -> Placed:
         """The message of a press: the one with the button or, on a home, the one that it stands for. Raises
         PayloadError."""
         spot = pressed.spot
@@ -154,24 +154,24 @@ class IncomingEvents:
             thread=await self.thread(spot),
         )
 
-    def remember(self, said: WrittenUpdate) -> None:
+    def remember_text(self, message: WrittenUpdate) -> None:
         """Store the message's text: an edit that leaves it unchanged is ignored."""
-        place = said.spot.chat, said.spot.message
-        self._texts[place] = _digest(said.text)
+        place = message.spot.chat, message.spot.message
+        self._texts[place] = _digest(message.text)
 
-    async def _keep(self, said: WrittenUpdate, thread: MessageRef) -> None:
+    async def _keep(self, message: WrittenUpdate, thread: MessageRef) -> None:
         def change(before: KnownMessage) -> KnownMessage:
-            return replace(before, thread=thread, files=said.files)
+            return replace(before, thread=thread, files=message.files)
 
-        if thread or said.files:
-            await self._records.keep(said.spot.chat, said.spot.message, change)
+        if thread or message.files:
+            await self._records.keep(message.spot.chat, message.spot.message, change)
 
 
-def _named(said: WrittenUpdate, records: MessageRecords) -> list[File]:
+def _files_with_own_ids(message: WrittenUpdate, records: MessageRecords) -> list[File]:
     """The files under names of ours, the message and a number, which are safe in a path. Telegram's own IDs
     stay with us."""
-    ref = records.ref(said.spot.chat, said.spot.message)
-    return [replace(file, id=f"{ref}-{at}") for at, file in enumerate(said.files)]
+    ref = records.ref(message.spot.chat, message.spot.message)
+    return [replace(file, id=f"{ref}-{at}") for at, file in enumerate(message.files)]
 
 
 def _digest(text: str) -> str:

@@ -17,8 +17,14 @@ from msgspec.structs import replace
 from codebutler.chat.layout import Section
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.entities import FormattedText
-from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, kept, stored
-from codebutler.chat.telegram.render import Mentions, Rendered, laid_out
+from codebutler.chat.telegram.records import (
+    HOME,
+    Buttons,
+    MessageRecords,
+    save_best_effort,
+    store_error_as_unreachable,
+)
+from codebutler.chat.telegram.render import Mentions, Rendered, render_sections
 from codebutler.chat.telegram.rules import number_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatUnreachableError
@@ -26,15 +32,15 @@ from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.intake.records import Notes
 from codebutler.platform.tasks import Tasks
 
-KEPT = FormattedText("…")
+PLACEHOLDER = FormattedText("…")
 """A placeholder for a part: it can be edited any number of times, while a second post would show."""
-TOPIC = "Continued"
-ANSWERED_THERE = "I answer in a separate topic: {link}"
+CONTINUED_TOPIC = "Continued"
+TOPIC_NOTICE = "I answer in a separate topic: {link}"
 
 log = logging.getLogger("codebutler.chat.telegram")
 
 Keyboard = Mapping[str, Any] | None
-Keep = Callable[[list[int]], Awaitable[None]]
+SaveNumbers = Callable[[list[int]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +80,24 @@ class MessageWriter:
 
     async def send(self, place: Destination, text: FormattedText, keyboard: Keyboard = None) -> int:
         """A new message; returns its number."""
-        sent = await self._there(place, lambda at: self._shown("sendMessage", text, keyboard, at.arguments()))
+        sent = await self._send_in_topic(
+            place, lambda at: self._send_text("sendMessage", text, keyboard, at.arguments())
+        )
         return _number(sent)
 
     async def send_file(self, place: Destination, filename: str, content: bytes, caption: str) -> int:
         """A new message with a file; returns its number."""
 
         async def send(at: Destination) -> Any:
-            given = at.arguments().items()
-            where = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given}
+            arguments = at.arguments().items()
+            where = {
+                name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments
+            }
             return await self._api.send_file(
                 "sendDocument", "document", filename, content, caption=caption or None, **where
             )
 
-        return _number(await self._there(place, send))
+        return _number(await self._send_in_topic(place, send))
 
     async def fill(
         self,
@@ -95,28 +105,30 @@ class MessageWriter:
         numbers: list[int],
         parts: Sequence[FormattedText],
         keyboard: Keyboard,
-        keep: Keep,
+        keep: SaveNumbers,
         *,
-        done: int = 0,
+        already_shown: int = 0,
     ) -> None:
-        """Make the messages ``numbers`` show ``parts``, of which ``done`` already do; ``keyboard`` below the
+        """Make the messages ``numbers`` show ``parts``, of which ``already_shown`` already do; ``keyboard`` below the
         last. If the number of messages changes, ``numbers`` is changed and ``keep`` is called."""
         for at, part in enumerate(parts):
             if at >= len(numbers):
                 numbers.append(
-                    await self.send(Destination(place.chat, place.root, place.topic, silent=True), KEPT)
+                    await self.send(
+                        Destination(place.chat, place.root, place.topic, silent=True), PLACEHOLDER
+                    )
                 )
                 await keep(numbers)
-            if at >= done:
+            if at >= already_shown:
                 below = keyboard if at == len(parts) - 1 else None
                 await self._edit(place.chat, numbers[at], part, below)
         spare = numbers[len(parts) :]
         if spare:
             del numbers[len(parts) :]
             await keep(numbers)
-        await self.take_away(place.chat, spare)
+        await self.delete_all(place.chat, spare)
 
-    async def take_away(self, chat: int, numbers: Sequence[int]) -> None:
+    async def delete_all(self, chat: int, numbers: Sequence[int]) -> None:
         """Delete these messages, as far as possible."""
         for number in numbers:
             await self._delete(chat, number)
@@ -130,12 +142,12 @@ class MessageWriter:
 
     async def _edit(self, chat: int, number: int, text: FormattedText, keyboard: Keyboard) -> None:
         try:
-            await self._shown("editMessageText", text, keyboard, {"chat_id": chat, "message_id": number})
+            await self._send_text("editMessageText", text, keyboard, {"chat_id": chat, "message_id": number})
         except ChatError as error:
             if error.code != "not_modified":
                 raise
 
-    async def _shown(
+    async def _send_text(
         self, method: str, text: FormattedText, keyboard: Keyboard, where: Mapping[str, Any]
     ) -> Any:
         arguments = {
@@ -153,34 +165,34 @@ class MessageWriter:
             log.warning("%s; shown without formatting", error)
         return await self._api.call(method, **arguments)
 
-    async def _there(self, place: Destination, send: Callable[[Destination], Awaitable[Any]]) -> Any:
+    async def _send_in_topic(self, place: Destination, send: Callable[[Destination], Awaitable[Any]]) -> Any:
         """Post in its topic; if that is gone, in a new one that continues it, and never among other
         conversations."""
-        place = await self._opened(place)
+        place = await self._with_topic(place)
         try:
             sent = await send(place)
-            there = sent.get("message_thread_id") if isinstance(sent, Mapping) else place.topic
-            if not place.topic or there == place.topic:
+            topic = sent.get("message_thread_id") if isinstance(sent, Mapping) else place.topic
+            if not place.topic or topic == place.topic:
                 return sent
             # Telegram has posted messages for deleted topics in the chat itself.
             await self._delete(place.chat, _number(sent))
         except ChatError as error:
             if error.code != "thread_not_found" or not place.topic:
                 raise
-        return await send(await self._continued(place))
+        return await send(await self._create_topic(place))
 
-    async def _opened(self, place: Destination) -> Destination:
+    async def _with_topic(self, place: Destination) -> Destination:
         """The conversation's current place: one that started in a forum's General gets a topic with the first
         answer."""
         if place.topic or not place.root:
             return place
         async with self._opening:
-            with stored():
+            with store_error_as_unreachable():
                 known = await self._records.known(place.chat, place.root)
             if known.topic or not known.title:
                 return Destination(place.chat, place.root, known.topic, place.silent)
             try:
-                there = await self._continued(place, known.title)
+                topic_place = await self._create_topic(place, known.title)
             except ChatOutcomeUnknownError as error:
                 # Nothing was posted yet: at worst an empty topic remains.
                 raise ChatUnreachableError(str(error), "unreachable") from None
@@ -188,23 +200,25 @@ class MessageWriter:
                 if error.code != "no_topic":
                     raise
                 log.info("answers stay in General: %s", error)
-                await kept(self._records.keep(place.chat, place.root, lambda known: replace(known, title="")))
+                await save_best_effort(
+                    self._records.keep(place.chat, place.root, lambda known: replace(known, title=""))
+                )
                 return place
-        await self._point_to(there)
-        return there
+        await self._post_topic_link(topic_place)
+        return topic_place
 
-    async def _point_to(self, there: Destination) -> None:
+    async def _post_topic_link(self, topic_place: Destination) -> None:
         """Post a link to the new topic, if possible."""
-        link = f"https://t.me/c/{str(there.chat).removeprefix('-100')}/{there.topic}"
-        where = Destination(there.chat, there.root, silent=True).arguments()
+        link = f"https://t.me/c/{str(topic_place.chat).removeprefix('-100')}/{topic_place.topic}"
+        where = Destination(topic_place.chat, topic_place.root, silent=True).arguments()
         try:
-            await self._shown("sendMessage", FormattedText(ANSWERED_THERE.format(link=link)), None, where)
+            await self._send_text("sendMessage", FormattedText(TOPIC_NOTICE.format(link=link)), None, where)
         except ChatError as error:
             log.debug("%s", error)
 
-    async def _continued(self, place: Destination, name: str = TOPIC) -> Destination:
+    async def _create_topic(self, place: Destination, name: str = CONTINUED_TOPIC) -> Destination:
         try:
-            made = await self._api.call("createForumTopic", chat_id=place.chat, name=name)
+            created = await self._api.call("createForumTopic", chat_id=place.chat, name=name)
         except ChatError as error:
             if type(error) is not ChatError:
                 raise
@@ -212,12 +226,14 @@ class MessageWriter:
             raise ChatError(
                 f"the topic is gone, and a new one cannot be created: {error}", "no_topic"
             ) from None
-        topic = made.get("message_thread_id") if isinstance(made, Mapping) else None
+        topic = created.get("message_thread_id") if isinstance(created, Mapping) else None
         if not isinstance(topic, int):
             raise ChatError("Telegram does not say which topic it created", "invalid_answer")
         root = self._records.ref(place.chat, place.root)
-        await kept(self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
-        await kept(
+        await save_best_effort(
+            self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic))
+        )
+        await save_best_effort(
             self._records.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root))
         )
         return Destination(place.chat, place.root, topic, place.silent)
@@ -237,10 +253,10 @@ def _number(sent: object) -> int:
     return number
 
 
-NOTE = "telegram.home."
+HOME_NOTE = "telegram.home."
 
 
-class Private:
+class PrivateMessages:
     """A HomePage: one message per person, pinned and edited; and messages for them alone."""
 
     def __init__(
@@ -261,60 +277,60 @@ class Private:
     async def publish_home(self, user: PersonRef, parts: Sequence[Section]) -> None:
         """Edit the message that stands for it, or send and pin the first."""
         chat = number_of(user)
-        shown = self._clean(laid_out(parts, people=Mentions(called=self._records.called)))
-        with stored():
-            numbers = list(await self._home(user))
-            keyboard = await self._buttons.keyboard(chat, HOME, shown.keys)
+        rendered = self._clean(render_sections(parts, people=Mentions(name_of=self._records.name_of)))
+        with store_error_as_unreachable():
+            numbers = list(await self._home_numbers(user))
+            keyboard = await self._buttons.keyboard(chat, HOME, rendered.button_rows)
         place = Destination(chat, silent=True)
-        keep = partial(self._keep, user)
+        keep = partial(self._save_home, user)
         try:
-            await self._messages.fill(place, numbers, shown.parts, keyboard, keep)
+            await self._messages.fill(place, numbers, rendered.parts, keyboard, keep)
         except ChatError as error:
             if error.code != "message_not_found":
                 raise
             # Somebody deleted it.
             numbers = []
-            await self._messages.fill(place, numbers, shown.parts, keyboard, keep)
-        await kept(self._buttons.stands(chat, HOME, MessageRef(HOME), numbers[-1]))
+            await self._messages.fill(place, numbers, rendered.parts, keyboard, keep)
+        await save_best_effort(self._buttons.move_to(chat, HOME, MessageRef(HOME), numbers[-1]))
 
     async def reopen(self, user: PersonRef) -> None:
         """Somebody asks for it: the next one is posted below everything else. Raises StoreError."""
-        numbers = await self._home(user)
-        await self._keep(user, [])
-        await self._messages.take_away(number_of(user), numbers)
+        numbers = await self._home_numbers(user)
+        await self._save_home(user, [])
+        await self._messages.delete_all(number_of(user), numbers)
 
-    async def tell(self, user: PersonRef, shown: Rendered) -> int:
+    async def send(self, user: PersonRef, rendered: Rendered) -> int:
         """Send one person a message; returns the first message's number. Raises ChatError, not_in_channel if
         they have never opened the chat."""
         numbers: list[int] = []
         place = Destination(number_of(user))
-        numbers.append(await self._messages.send(place, shown.parts[0]))
-        await self._messages.fill(place, numbers, shown.parts, None, _nothing, done=1)
+        numbers.append(await self._messages.send(place, rendered.parts[0]))
+        await self._messages.fill(place, numbers, rendered.parts, None, _ignore_numbers, already_shown=1)
         return numbers[0]
 
-    async def _home(self, user: PersonRef) -> tuple[int, ...]:
+    async def _home_numbers(self, user: PersonRef) -> tuple[int, ...]:
         if user not in self._homes:
-            noted = await self._notes.note(NOTE + user)
-            self._homes[user] = tuple(int(each) for each in noted.split() if each.isdecimal())
+            note = await self._notes.note(HOME_NOTE + user)
+            self._homes[user] = tuple(int(each) for each in note.split() if each.isdecimal())
         return self._homes[user]
 
-    async def _keep(self, user: PersonRef, numbers: list[int]) -> None:
+    async def _save_home(self, user: PersonRef, numbers: list[int]) -> None:
         before, self._homes[user] = self._homes.get(user, ()), tuple(numbers)
-        await kept(self._notes.keep_note(NOTE + user, " ".join(map(str, numbers))))
+        await save_best_effort(self._notes.keep_note(HOME_NOTE + user, " ".join(map(str, numbers))))
         if numbers and not before:
             await self._messages.pin(number_of(user), numbers[0])
         for number in numbers:
-            await kept(
+            await save_best_effort(
                 self._records.keep(number_of(user), number, lambda known: replace(known, is_ours=True))
             )
 
 
-async def _nothing(_numbers: list[int]) -> None:
+async def _ignore_numbers(_numbers: list[int]) -> None:
     """Does nothing: a message for one person is never edited."""
 
 
 TYPING_S = 4.5
-LONGEST_S = 120.0
+MAX_TYPING_S = 120.0
 """How long after the last update typing stops: the worker that sent it may have died."""
 
 
@@ -331,16 +347,16 @@ class Typing:
         """Show activity in the chat. Raises ChatError."""
         where = place.chat, place.topic
         is_shown = where in self._until_s
-        self._until_s[where] = self._clock.monotonic() + LONGEST_S
+        self._until_s[where] = self._clock.monotonic() + MAX_TYPING_S
         if not is_shown:
             try:
-                await self._say(where)
+                await self._send_typing(where)
             except BaseException:  # cancelled, too: nothing was shown that has to be repeated
                 del self._until_s[where]
                 raise
-            self._tasks.start(self._go_on(where), name=f"typing in {place.chat}")
+            self._tasks.start(self._repeat(where), name=f"typing in {place.chat}")
 
-    def over(self, place: Destination) -> None:
+    def hide(self, place: Destination) -> None:
         """Nothing is being done there any more, or the chat shows the result."""
         self._until_s.pop((place.chat, place.topic), None)
 
@@ -348,18 +364,18 @@ class Typing:
         """Stop at once."""
         await self._tasks.close(0)
 
-    async def _go_on(self, where: tuple[int, int]) -> None:
+    async def _repeat(self, where: tuple[int, int]) -> None:
         try:
             while True:
                 await self._clock.sleep(TYPING_S)
                 if self._clock.monotonic() >= self._until_s.get(where, 0.0):
                     return
-                await self._say(where)
+                await self._send_typing(where)
         except ChatError as error:
             log.debug("%s", error)
         finally:
             self._until_s.pop(where, None)
 
-    async def _say(self, where: tuple[int, int]) -> None:
+    async def _send_typing(self, where: tuple[int, int]) -> None:
         chat, topic = where
         await self._api.call("sendChatAction", chat_id=chat, action="typing", message_thread_id=topic or None)

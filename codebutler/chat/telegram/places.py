@@ -21,7 +21,7 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.rules import channel_of, number_of, person_of
 from codebutler.chat.telegram.setup import LinkOpened, chat_finding, link_opened
-from codebutler.chat.telegram.updates import NOBODY, Membership
+from codebutler.chat.telegram.updates import NOT_PEOPLE, Membership
 from codebutler.config.chats import TelegramSection
 from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError, StoreError
 from codebutler.domain.message import said
@@ -35,18 +35,18 @@ RIGHTS = "manage_topics+pin_messages"
 
 async def place(wish: PlaceWish) -> RepoPlace:
     """A repository's group. Raises CodeButlerError, BadOptionError."""
-    wanted = wish.given.get("chat") or wish.present
-    if wanted:
-        found = await look_up(wish.config.telegram, wanted)
+    chat = wish.given.get("chat") or wish.present
+    if chat:
+        group = await look_up(wish.config.telegram, chat)
     elif wish.prompter.is_interactive:
-        found = await _asked(wish.config.telegram, wish.repo, wish.prompter)
+        group = await _ask_for_group(wish.config.telegram, wish.repo, wish.prompter)
     else:
         raise BadOptionError("pass --telegram CHAT, the number of its group (-100…)")
-    wish.check(found.id)
-    return found
+    wish.check(group.id)
+    return group
 
 
-async def _asked(telegram: TelegramSection, repo: str, terminal: Prompter) -> RepoPlace:
+async def _ask_for_group(telegram: TelegramSection, repo: str, terminal: Prompter) -> RepoPlace:
     """The group into which somebody brings the bot by our link, or the chat whose number they enter."""
     async with _bot(telegram) as api:
         me = await api.call("getMe")
@@ -126,37 +126,37 @@ class UnknownGroup:
 
 
 class UnknownGroups:
-    """Handles groups without a repository. ``registered``: whether a channel belongs to a repository, served or not;
-    ``knows``: whether a person may use one. Everything returns at once."""
+    """Handles groups without a repository. ``is_registered``: whether a channel belongs to a repository, served or not;
+    ``is_allowed``: whether a person may use one. Everything returns at once."""
 
     def __init__(
         self,
         chat: TelegramChat,
         sender: Sender,
-        registered: Callable[[ConversationRef], bool],
-        knows: Callable[[PersonRef], bool],
+        is_registered: Callable[[ConversationRef], bool],
+        is_allowed: Callable[[PersonRef], bool],
         tasks: Tasks,
     ) -> None:
         self._chat = chat
         self._sender = sender
-        self._registered = registered
-        self._knows = knows
+        self._is_registered = is_registered
+        self._is_allowed = is_allowed
         self._tasks = tasks
 
-    def written(self, event: MessagePosted) -> None:
+    def on_message(self, event: MessagePosted) -> None:
         """Somebody wrote in such a group."""
-        if self._knows(event.user) and not self._registered(event.channel):
+        if self._is_allowed(event.user) and not self._is_registered(event.channel):
             self._tasks.start(self._introduce(event), name=f"a word to {event.channel}")
 
-    def joined(self, change: Membership) -> None:
+    def on_membership(self, change: Membership) -> None:
         """Somebody added us to a group. An anonymous administrator could be anybody: then we stay, silently."""
-        is_stranger = change.by not in (0, *NOBODY) and not self._knows(person_of(change.by))
+        is_stranger = change.by not in (0, *NOT_PEOPLE) and not self._is_allowed(person_of(change.by))
         if change.is_in and change.chat < 0 and is_stranger:
             self._tasks.start(self._leave(change), name=f"leaving {change.chat}")
 
     async def _introduce(self, event: MessagePosted) -> None:
         try:
-            if not await self._chat.records.is_first(event.channel):
+            if not await self._chat.records.mark_introduced(event.channel):
                 return
             await self._sender.submit(
                 event.channel,
@@ -168,7 +168,7 @@ class UnknownGroups:
 
     async def _leave(self, change: Membership) -> None:
         await self._chat.clock.sleep(SETTLE_S)
-        if self._registered(self._chat.records.channel(change.chat)):
+        if self._is_registered(self._chat.records.channel(change.chat)):
             return
         try:
             await self._chat.api.call("leaveChat", chat_id=change.chat)

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Literal
 
 from codebutler.chat.telegram.api import BotApi
-from codebutler.chat.telegram.updates import ALLOWED
+from codebutler.chat.telegram.updates import UPDATE_KINDS
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError
 from codebutler.platform.tasks import first_of, full_jitter_s, settled_within
@@ -29,14 +29,14 @@ WEDGED_S = 150.0
 BATCH = 100
 BASE_S = 1.0
 CAP_S = 30.0
-SHARED_S = (3.0, 30.0)
-TOKEN_S = 60.0
-AT_ONCE_S = 1.0
+OTHER_CONSUMER_WAIT_S = (3.0, 30.0)
+AUTH_RETRY_S = 60.0
+IMMEDIATE_S = 1.0
 """An update that comes sooner than this was waiting for us."""
 IDLE_S = 1.0
 """Between polls of a server that has nothing and does not wait, as some other than Telegram's do."""
 
-SHARED = (
+OTHER_CONSUMER = (
     "another program receives this bot's messages, and only one can. Stop it, or get a bot for "
     "each machine from @BotFather, then run `codebutler setup`"
 )
@@ -64,15 +64,15 @@ class PollStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The result of a batch. ``next``: the first update to fetch (again), None if nothing was taken;
-    ``after_s``: when to fetch it."""
+class BatchResult:
+    """The result of a batch. ``next_offset``: the first update to fetch (again), None if nothing was taken;
+    ``retry_after_s``: when to fetch it."""
 
-    next: int | None
-    after_s: float = 0.0
+    next_offset: int | None
+    retry_after_s: float = 0.0
 
 
-Take = Callable[[Sequence[Mapping[str, Any]], bool], Awaitable[Taken]]
+HandleBatch = Callable[[Sequence[Mapping[str, Any]], bool], Awaitable[BatchResult]]
 """Takes updates in order; True: they waited for us. When it returns they are on disk."""
 
 
@@ -81,41 +81,46 @@ class Poller:
     trouble."""
 
     def __init__(
-        self, api: BotApi, take: Take, clock: Clock, rng: Random, note: Callable[[PollStatus], None]
+        self,
+        api: BotApi,
+        handle_batch: HandleBatch,
+        clock: Clock,
+        rng: Random,
+        on_status: Callable[[PollStatus], None],
     ) -> None:
         self._api = api
-        self._take = take
+        self._handle_batch = handle_batch
         self._clock = clock
         self._rng = rng
-        self._note = note
+        self._on_status = on_status
         self._status = PollStatus()
-        self._answered_s: float | None = None
+        self._last_answer_s: float | None = None
         self._failures = 0
-        self._in_vain = 0
+        self._empty_polls = 0
         """Polls, one after the other, that were answered at once with nothing, though we had asked to wait."""
         self._offset: int | None = None
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
-        self._is_taking = asyncio.Lock()
+        self._batch_lock = asyncio.Lock()
         self._catching_up = True
 
     @property
     def status(self) -> PollStatus:
         """The current state."""
-        age_s = None if self._answered_s is None else self._clock.monotonic() - self._answered_s
+        age_s = None if self._last_answer_s is None else self._clock.monotonic() - self._last_answer_s
         return replace(self._status, last_event_age_s=age_s, catching_up=self._catching_up)
 
     async def run(self) -> None:
         """Runs until ``stop``. Raises ChatAuthError if the token is refused from the start."""
         try:
             while not self._stopping.is_set():
-                poll = asyncio.create_task(self._once(), name="telegram poll")
+                poll = asyncio.create_task(self._poll_once(), name="telegram poll")
                 stopped = asyncio.create_task(self._stopping.wait(), name="telegram stop")
                 try:
                     await asyncio.wait({poll, stopped}, return_when=asyncio.FIRST_COMPLETED)
                     if not poll.done():
                         # Updates being committed are finished; the next process confirms them.
-                        async with self._is_taking:
+                        async with self._batch_lock:
                             poll.cancel()
                 finally:
                     stopped.cancel()
@@ -124,49 +129,49 @@ class Poller:
                 if not poll.cancelled():
                     poll.result()
         except ChatAuthError as error:
-            self._change("auth_failed", str(error))
+            self._set_state("auth_failed", str(error))
             raise
-        self._change("stopped", "")
+        self._set_state("stopped", "")
 
     async def stop(self) -> None:
         """Take no more updates; those being committed are finished."""
         self._stopping.set()
-        async with self._is_taking:
+        async with self._batch_lock:
             pass
 
     def nudge(self) -> None:
         """Do not wait for the next attempt, nor after the one that is under way."""
         self._nudged.set()
 
-    async def _once(self) -> None:
+    async def _poll_once(self) -> None:
         """One poll, and its consequences."""
-        asked_s, is_long = self._clock.monotonic(), self._is_long
+        started_s, is_long = self._clock.monotonic(), self._is_long
         try:
             updates = await self._updates()
         except ChatAuthError as error:
-            if self._answered_s is None:
+            if self._last_answer_s is None:
                 raise
-            await self._failed(str(error), TOKEN_S)
+            await self._on_failure(str(error), AUTH_RETRY_S)
         except ChatRateLimitedError as error:
-            await self._failed(str(error), error.retry_after_s)
+            await self._on_failure(str(error), error.retry_after_s)
         except ChatError as error:
-            await self._refused(error)
+            await self._on_error(error)
         else:
-            self._answered()
-            waited = self._clock.monotonic() - asked_s >= AT_ONCE_S
+            self._on_answer()
+            waited = self._clock.monotonic() - started_s >= IMMEDIATE_S
             self._catching_up = self._catching_up and bool(updates) and not waited
-            async with self._is_taking:
-                taken = await self._take(updates, self._catching_up)
-            self._offset = taken.next if taken.next is not None else self._offset
-            self._in_vain = self._in_vain + 1 if is_long and not updates and not waited else 0
-            if taken.after_s or self._in_vain > 1:
-                await self._pause(taken.after_s or IDLE_S)
+            async with self._batch_lock:
+                result = await self._handle_batch(updates, self._catching_up)
+            self._offset = result.next_offset if result.next_offset is not None else self._offset
+            self._empty_polls = self._empty_polls + 1 if is_long and not updates and not waited else 0
+            if result.retry_after_s or self._empty_polls > 1:
+                await self._pause(result.retry_after_s or IDLE_S)
 
     @property
     def _is_long(self) -> bool:
         """Whether the next poll waits for news. The first poll does not: it shows at once that we are
         connected, and tells updates that waited for us from new ones."""
-        return self._answered_s is not None and not self._failures
+        return self._last_answer_s is not None and not self._failures
 
     async def _updates(self) -> list[Mapping[str, Any]]:
         call = asyncio.ensure_future(
@@ -176,7 +181,7 @@ class Poller:
                 offset=self._offset,
                 limit=BATCH,
                 timeout=POLL_S if self._is_long else 0,
-                allowed_updates=list(ALLOWED),
+                allowed_updates=list(UPDATE_KINDS),
             )
         )
         try:
@@ -188,34 +193,34 @@ class Poller:
             await asyncio.gather(call, return_exceptions=True)
         return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
-    async def _refused(self, error: ChatError) -> None:
+    async def _on_error(self, error: ChatError) -> None:
         if error.code in ("other_consumer", "webhook"):
-            trouble = SHARED if error.code == "other_consumer" else WEBHOOK
-            await self._failed(trouble, self._rng.uniform(*SHARED_S))
+            trouble = OTHER_CONSUMER if error.code == "other_consumer" else WEBHOOK
+            await self._on_failure(trouble, self._rng.uniform(*OTHER_CONSUMER_WAIT_S))
             return
         if error.code in ("wedged", "unreachable"):
             await self._api.renew()
         wait_s = full_jitter_s(self._rng, self._failures + 1, BASE_S, CAP_S)
-        await self._failed(str(error), wait_s)
+        await self._on_failure(str(error), wait_s)
 
-    async def _failed(self, trouble: str, wait_s: float) -> None:
+    async def _on_failure(self, trouble: str, wait_s: float) -> None:
         self._failures += 1
         self._catching_up = True
-        self._change("connecting" if self._answered_s is None else "reconnecting", trouble)
+        self._set_state("connecting" if self._last_answer_s is None else "reconnecting", trouble)
         await self._pause(wait_s)
 
     async def _pause(self, seconds: float) -> None:
         await first_of(self._clock.sleep(seconds), self._nudged.wait())
         self._nudged.clear()
 
-    def _answered(self) -> None:
-        self._answered_s = self._clock.monotonic()
+    def _on_answer(self) -> None:
+        self._last_answer_s = self._clock.monotonic()
         if self._failures and self._status.state == "reconnecting":
             self._status = replace(self._status, reconnects=self._status.reconnects + 1)
         self._failures = 0
-        self._change("connected", "")
+        self._set_state("connected", "")
 
-    def _change(self, state: State, trouble: str) -> None:
+    def _set_state(self, state: State, trouble: str) -> None:
         if (state, trouble) == (self._status.state, self._status.trouble):
             return
         if trouble and trouble != self._status.trouble:
@@ -223,4 +228,4 @@ class Poller:
         self._status = replace(
             self._status, state=state, trouble=trouble, connections=int(state == "connected")
         )
-        self._note(self.status)
+        self._on_status(self.status)

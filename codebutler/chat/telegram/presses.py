@@ -18,8 +18,8 @@ from codebutler.chat.port import Call
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.entities import Builder
 from codebutler.chat.telegram.inbox import IncomingEvents
-from codebutler.chat.telegram.records import ButtonMeaning, ReasonAsked
-from codebutler.chat.telegram.render import Mentions, mention
+from codebutler.chat.telegram.records import ButtonMeaning, ReasonPrompt
+from codebutler.chat.telegram.render import Mentions, write_mention
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
@@ -33,16 +33,16 @@ TOAST_CHARS = 200
 UNKNOWN = "This button is out of date: use the newest message."
 REFUSED = "You are not authorized to decide this."
 IGNORED = "This chat is no longer served: nothing was decided."
-AGAIN = "You just pressed this."
+PRESSED_TWICE = "You just pressed this."
 NO_PROMPT = "That did not work: write `no, because …` as a reply instead."
 
-_TOLD: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
+_REFUSALS: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
 
 log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Presses:
-    """Handles button presses. ``take`` raises StoreError for a press that could not be stored: it is delivered
+    """Handles button presses. ``handle`` raises StoreError for a press that could not be stored: it is delivered
     again."""
 
     def __init__(
@@ -58,13 +58,13 @@ class Presses:
         self._redrawing: set[tuple[int, int]] = set()
         """Messages whose ticks are not shown yet."""
 
-    async def take(self, pressed: Pressed) -> None:
+    async def handle(self, pressed: Pressed) -> None:
         """Returns once its meaning is on disk, or nothing has to be."""
-        button = await self._buttons.meant(pressed.data, pressed.spot.chat)
-        if button is None or not await self._is_on(button, pressed):
+        button = await self._buttons.meaning_of(pressed.data, pressed.spot.chat)
+        if button is None or not await self._carries_button(button, pressed):
             self._answer(pressed, UNKNOWN)
             return
-        place = await self._inbox.place(pressed, button)
+        place = await self._inbox.place_of_press(pressed, button)
         click = ButtonClicked(
             channel=place.channel,
             is_direct=is_private(place.channel),
@@ -81,30 +81,30 @@ class Presses:
             self._start(self._tick(pressed), "tick", pressed)
             return
         if button.action in (PICK_ACTION, REASON_ACTION):
-            await self._aside(pressed, click)
+            await self._tick_or_ask_reason(pressed, click)
             return
         if self._buttons.is_repeated(pressed.data, pressed.user):
-            self._answer(pressed, AGAIN)
+            self._answer(pressed, PRESSED_TWICE)
             return
         try:
             outcome = await self._intake.accept(replace(click, picked=await self._picked(pressed)))
         except StoreError:
-            self._buttons.undone(pressed.data, pressed.user)
+            self._buttons.forget_press(pressed.data, pressed.user)
             raise
-        if outcome in _TOLD:
-            self._buttons.undone(pressed.data, pressed.user)
+        if outcome in _REFUSALS:
+            self._buttons.forget_press(pressed.data, pressed.user)
         else:
             self._redrawing.discard((pressed.spot.chat, pressed.spot.message))
-        self._answer(pressed, _TOLD.get(outcome, ""))
+        self._answer(pressed, _REFUSALS.get(outcome, ""))
 
-    async def _is_on(self, button: ButtonMeaning, pressed: Pressed) -> bool:
+    async def _carries_button(self, button: ButtonMeaning, pressed: Pressed) -> bool:
         """Whether the pressed message carries the button, or is an unknown copy of it: a message sent without
         an answer may exist twice."""
         if button.message in (0, pressed.spot.message):
             return True
         return not (await self._records.known(pressed.spot.chat, pressed.spot.message)).is_ours
 
-    async def _aside(self, pressed: Pressed, click: ButtonClicked) -> None:
+    async def _tick_or_ask_reason(self, pressed: Pressed, click: ButtonClicked) -> None:
         """Presses that decide nothing yet, but only for people who may decide."""
         if not self._intake.serves(click):
             self._answer(pressed, IGNORED)
@@ -113,20 +113,20 @@ class Presses:
         elif click.action_id == PICK_ACTION:
             self._start(self._tick(pressed), "tick", pressed)
         else:
-            self._start(self._ask(pressed, click), "question", pressed)
+            self._start(self._ask_reason(pressed, click), "question", pressed)
 
     async def _tick(self, pressed: Pressed) -> None:
-        keys = (key for row in pressed.keys for key in row if key.get("callback_data") == pressed.data)
-        shown = str(next(keys, {}).get("text", ""))
-        if not shown:
+        keys = (key for row in pressed.button_rows for key in row if key.get("callback_data") == pressed.data)
+        label = str(next(keys, {}).get("text", ""))
+        if not label:
             self._answer(pressed, UNKNOWN)
             return
-        self._buttons.flip(pressed.data, shown)
+        self._buttons.flip(pressed.data, label)
         self._answer(pressed, "")
         place = pressed.spot.chat, pressed.spot.message
         if place not in self._redrawing:
             self._redrawing.add(place)
-            await self._quietly("update", pressed, partial(self._redraw, pressed))
+            await self._call_within_limits("update", pressed, partial(self._redraw, pressed))
 
     async def _redraw(self, pressed: Pressed) -> None:
         """Show all that is ticked by now, unless the answer was sent meanwhile: the card may have no boxes any more."""
@@ -134,7 +134,7 @@ class Presses:
         if place not in self._redrawing:
             return
         self._redrawing.discard(place)
-        rows = [[self._relabelled(key) for key in row] for row in pressed.keys]
+        rows = [[self._relabelled(key) for key in row] for row in pressed.button_rows]
         markup = {"inline_keyboard": rows}
         try:
             await self._api.call(
@@ -145,33 +145,33 @@ class Presses:
             raise
 
     def _relabelled(self, key: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {name: key[name] for name in ("text", "callback_data", "style") if name in key}
+        fields = {name: key[name] for name in ("text", "callback_data", "style") if name in key}
         return {
-            **kept,
-            "text": self._buttons.labelled(str(key.get("callback_data")), str(key.get("text", ""))),
+            **fields,
+            "text": self._buttons.current_label(str(key.get("callback_data")), str(key.get("text", ""))),
         }
 
     async def _picked(self, pressed: Pressed) -> tuple[str, ...]:
         """The values of the boxes that are ticked beside it. Raises StoreError."""
-        found: list[str] = []
-        for key in (key for row in pressed.keys for key in row):
+        values: list[str] = []
+        for key in (key for row in pressed.button_rows for key in row):
             data, label = str(key.get("callback_data", "")), str(key.get("text", ""))
-            button = await self._buttons.meant(data, pressed.spot.chat)
+            button = await self._buttons.meaning_of(data, pressed.spot.chat)
             if button is not None and button.action == PICK_ACTION and self._buttons.is_ticked(data, label):
-                found.append(button.value)
-        return tuple(found)
+                values.append(button.value)
+        return tuple(values)
 
-    async def _ask(self, pressed: Pressed, click: ButtonClicked) -> None:
+    async def _ask_reason(self, pressed: Pressed, click: ButtonClicked) -> None:
         """Ask for a reason. The answer comes as a reply to this message."""
         place = Placed(channel=click.channel, message=click.message, value=click.value)
         form = ReasonForm(place)
         out = Builder()
         if not pressed.spot.is_direct:
             # Telegram asks only the person mentioned to reply.
-            mention(out, pressed.user, Mentions(called=lambda _user: pressed.name))
+            write_mention(out, pressed.user, Mentions(name_of=lambda _user: pressed.name))
             out.write(": ")
         out.write(form.question)
-        text = out.built()
+        text = out.build()
         send = partial(
             self._api.call,
             "sendMessage",
@@ -186,22 +186,22 @@ class Presses:
                 "input_field_placeholder": form.hint,
             },
         )
-        sent = await self._quietly("post", pressed, send)
+        sent = await self._call_within_limits("post", pressed, send)
         number = sent.get("message_id") if isinstance(sent, Mapping) else None
         if not isinstance(number, int):
             self._answer(pressed, NO_PROMPT)
             return
-        asked = ReasonAsked(click.message, click.value, click.thread or NOWHERE, click.channel)
+        prompt = ReasonPrompt(click.message, click.value, click.thread or NOWHERE, click.channel)
         known = await self._records.known(pressed.spot.chat, pressed.spot.message)
         thread = known.thread or self._records.ref(pressed.spot.chat, pressed.spot.message)
         await self._records.keep(
-            pressed.spot.chat, number, lambda known: replace(known, asked=asked, thread=thread)
+            pressed.spot.chat, number, lambda known: replace(known, asked=prompt, thread=thread)
         )
         self._answer(pressed, "")
 
-    def answered(self, chat: int, prompt: int) -> None:
+    def delete_prompt(self, chat: int, prompt: int) -> None:
         """The question was answered: delete it."""
-        work = self._forget("deleteMessage", chat_id=chat, message_id=prompt)
+        work = self._call_best_effort("deleteMessage", chat_id=chat, message_id=prompt)
         self._tasks.start(work, name=f"question {prompt}")
 
     def _start(self, work: Coroutine[object, object, None], what: str, pressed: Pressed) -> None:
@@ -209,27 +209,29 @@ class Presses:
 
     def _answer(self, pressed: Pressed, text: str) -> None:
         """At once: Telegram has no limit for it, and the person waits."""
-        work = self._forget(
+        work = self._call_best_effort(
             "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
         )
         self._start(work, "answer", pressed)
 
-    async def _forget(self, method: str, **arguments: Any) -> None:
+    async def _call_best_effort(self, method: str, **arguments: Any) -> None:
         try:
             await self._api.call(method, **arguments)
         except ChatError as error:
-            _tell(error)
+            _log_failure(error)
 
-    async def _quietly(self, call: Call, pressed: Pressed, work: Callable[[], Awaitable[object]]) -> object:
+    async def _call_within_limits(
+        self, call: Call, pressed: Pressed, work: Callable[[], Awaitable[object]]
+    ) -> object:
         """Within the chat's limits, ahead of the rest. Best effort: the person can press again."""
         channel = self._records.channel(pressed.spot.chat)
         try:
             return await self._sender.within_limits(call, channel, work, "answer")
         except ChatError as error:
-            _tell(error)
+            _log_failure(error)
             return None
 
 
-def _tell(error: ChatError) -> None:
+def _log_failure(error: ChatError) -> None:
     if error.code not in ("not_modified", "query_too_old", "message_not_found"):
         log.warning("%s", error)

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from codebutler.chat.telegram.render import OPEN, TICKED, Key
+from codebutler.chat.telegram.render import OPEN, TICKED, InlineButton
 from codebutler.chat.telegram.rules import channel_of, ref_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatUnreachableError, StoreError
@@ -34,15 +34,15 @@ T = TypeVar("T", bound=Struct)
 PAGE = 128
 """Messages with consecutive numbers share a page."""
 OPEN_PAGES = 64
-MOVED = "telegram.moved"
-ASKED = "telegram.unserved"
-MOST_ASKED = 1000
+MOVED_NOTE = "telegram.moved"
+INTRODUCED_NOTE = "telegram.unserved"
+MAX_INTRODUCED = 1000
 NAMES_REMEMBERED = 1000
 
 log = logging.getLogger("codebutler.chat.telegram")
 
 
-class ReasonAsked(Struct, frozen=True, omit_defaults=True):
+class ReasonPrompt(Struct, frozen=True, omit_defaults=True):
     """A message of ours that asks for a reason: a reply to it is a press of the card's button, with words.
     ``channel``: the card's."""
 
@@ -64,7 +64,7 @@ class KnownMessage(Struct, frozen=True, omit_defaults=True):
     parts: tuple[int, ...] = ()
     part_of: int = 0
     files: tuple[File, ...] = ()
-    asked: ReasonAsked | None = None
+    asked: ReasonPrompt | None = None
     title: str = ""
 
 
@@ -79,14 +79,10 @@ class NotePages(Generic[T]):
         """Pages that are newer than on disk: written again with the next change, and not dropped from memory
         before."""
 
-    async def page(self, name: str) -> Mapping[str, T]:
-        """All entries of a page. Raises StoreError."""
-        return await self._page(name)
-
     async def put(self, name: str, entries: Mapping[str, T]) -> None:
         """Set entries, replacing those with the same keys. Effective at once, and on disk when this returns.
         Raises StoreError."""
-        page = await self._page(name)
+        page = await self.page(name)
         if name not in self._unsaved and all(page.get(key) == entry for key, entry in entries.items()):
             return
         page.update(entries)
@@ -94,11 +90,12 @@ class NotePages(Generic[T]):
         await self._notes.keep_note(name, msgspec.json.encode(page).decode())
         self._unsaved.discard(name)
 
-    async def _page(self, name: str) -> dict[str, T]:
+    async def page(self, name: str) -> dict[str, T]:
+        """All entries of a page; only ``put`` changes them. Raises StoreError."""
         if (page := self._open.get(name)) is None:
-            kept = await self._notes.note(name)
+            note = await self._notes.note(name)
             # Another task may have read it meanwhile.
-            page = self._open.setdefault(name, self._read(name, kept))
+            page = self._open.setdefault(name, self._read(name, note))
         self._open.move_to_end(name)
         if len(self._open) > OPEN_PAGES:
             oldest = next(iter(self._open))
@@ -108,9 +105,9 @@ class NotePages(Generic[T]):
                 del self._open[oldest]
         return page
 
-    def _read(self, name: str, kept: str) -> dict[str, T]:
+    def _read(self, name: str, note: str) -> dict[str, T]:
         try:
-            return self._page_of.decode(kept) if kept else {}
+            return self._page_of.decode(note) if note else {}
         except msgspec.DecodeError as error:
             log.warning("cannot read the note %s, starting with an empty one: %s", name, error)
             return {}
@@ -128,11 +125,13 @@ class MessageRecords:
 
     async def open(self) -> None:
         """Read which groups have new numbers. Raises StoreError."""
-        kept = await self._notes.note(MOVED)
+        note = await self._notes.note(MOVED_NOTE)
         try:
-            self._moved = msgspec.json.decode(kept, type=dict[int, int]) if kept else {}
+            self._moved = msgspec.json.decode(note, type=dict[int, int]) if note else {}
         except msgspec.DecodeError as error:
-            log.warning("cannot read the note %s, so groups that have moved are unknown: %s", MOVED, error)
+            log.warning(
+                "cannot read the note %s, so groups that have moved are unknown: %s", MOVED_NOTE, error
+            )
 
     async def moved(self, old: int, new: int) -> bool:
         """The group ``old`` became the supergroup ``new``: for us it stays the same. False if that was known.
@@ -140,7 +139,7 @@ class MessageRecords:
         if self._moved.get(old) == new:
             return False
         self._moved[old] = new
-        await self._notes.keep_note(MOVED, msgspec.json.encode(self._moved).decode())
+        await self._notes.keep_note(MOVED_NOTE, msgspec.json.encode(self._moved).decode())
         return True
 
     def channel(self, chat: int) -> ConversationRef:
@@ -173,19 +172,19 @@ class MessageRecords:
         await self._messages.put(_page_of(chat, message), {str(message): after})
         return after
 
-    async def is_first(self, channel: ConversationRef) -> bool:
+    async def mark_introduced(self, channel: ConversationRef) -> bool:
         """Whether this is the first call for a channel. Raises StoreError."""
-        asked = (await self._notes.note(ASKED)).split()
-        if channel in asked:
+        introduced = (await self._notes.note(INTRODUCED_NOTE)).split()
+        if channel in introduced:
             return False
-        await self._notes.keep_note(ASKED, " ".join([*asked, channel][-MOST_ASKED:]))
+        await self._notes.keep_note(INTRODUCED_NOTE, " ".join([*introduced, channel][-MAX_INTRODUCED:]))
         return True
 
-    def met(self, user: PersonRef, name: str) -> None:
+    def remember_name(self, user: PersonRef, name: str) -> None:
         """Record somebody's name."""
         self._names[user] = name
 
-    def called(self, user: PersonRef) -> str:
+    def name_of(self, user: PersonRef) -> str:
         """Their last name in this process; "" if they were not heard."""
         return self._names.get(user, "")
 
@@ -193,7 +192,7 @@ class MessageRecords:
         return int(chat in self._moved.values())
 
 
-async def kept(work: Awaitable[object]) -> None:
+async def save_best_effort(work: Awaitable[object]) -> None:
     """A call that was made stays made, even if the disk cannot record it."""
     try:
         await work
@@ -202,7 +201,7 @@ async def kept(work: Awaitable[object]) -> None:
 
 
 @contextmanager
-def stored() -> Iterator[None]:
+def store_error_as_unreachable() -> Iterator[None]:
     """What needs our notes waits, like anything that the chat cannot be reached for, while the disk is full."""
     try:
         yield
@@ -214,13 +213,13 @@ def _page_of(chat: int, message: int) -> str:
     return f"telegram.messages.{chat}.{message // PAGE}"
 
 
-BYTES = 9
+ID_BYTES = 9
 """Random bytes in an ID: unguessable, and 12 characters."""
 BUTTONS_ON_PAGE = 100
-CURRENT = "telegram.buttons"
+BUTTONS_NOTE = "telegram.buttons"
 HOME = "home"
 """The owner of the buttons on somebody's home."""
-AGAIN_S = 30.0
+DOUBLE_PRESS_S = 30.0
 """Pressing the same button again within this time is a double press; after it, it is intended."""
 PRESSES_REMEMBERED = 500
 STYLES = {"primary": "success", "danger": "danger"}
@@ -258,7 +257,7 @@ class Buttons:
         """Boxes ticked or unticked in this process; the message shows the others' state."""
 
     async def keyboard(
-        self, chat: int, owner: str, rows: Sequence[Sequence[Key]], message: int = 0
+        self, chat: int, owner: str, rows: Sequence[Sequence[InlineButton]], message: int = 0
     ) -> dict[str, Any] | None:
         """The reply_markup for ``rows``, whose IDs are on disk when it returns; None for none. ``owner``: the
         operation or the message that it belongs to. Raises StoreError."""
@@ -267,33 +266,35 @@ class Buttons:
         wanted = {(key.action, key.value) for row in rows for key in row}
         ids = await self._ids(chat, owner, wanted, message)
         return {
-            "inline_keyboard": [[self._key(key, ids[key.action, key.value]) for key in row] for row in rows]
+            "inline_keyboard": [
+                [self._button_json(key, ids[key.action, key.value]) for key in row] for row in rows
+            ]
         }
 
-    async def stands(self, chat: int, owner: str, ref: MessageRef, message: int) -> None:
+    async def move_to(self, chat: int, owner: str, ref: MessageRef, message: int) -> None:
         """The buttons of ``owner`` are on ``message`` now, which is ``ref``. Raises StoreError."""
         if (ids := self._shown.pop((chat, owner), None)) is None:
             return
         self._shown[chat, ref] = ids
         is_home = owner == HOME
-        await self._keep({data: ButtonMeaning(chat, *each, message, is_home) for each, data in ids.items()})
+        await self._save({data: ButtonMeaning(chat, *each, message, is_home) for each, data in ids.items()})
 
-    async def meant(self, data: str, chat: int) -> ButtonMeaning | None:
+    async def meaning_of(self, data: str, chat: int) -> ButtonMeaning | None:
         """The meaning of a press; None if no button of ours in that chat has this ID. Raises StoreError."""
         if not (found := _DATA.fullmatch(data)):
             return None
-        button = (await self._pages.page(_name(int(found[1])))).get(data)
+        button = (await self._pages.page(_page_name(int(found[1])))).get(data)
         return button if button is not None and button.chat == chat else None
 
     def is_repeated(self, data: str, user: PersonRef) -> bool:
-        """Whether ``user`` has just pressed it. Otherwise this is a press, unless it is ``undone``."""
+        """Whether ``user`` has just pressed it. Otherwise this is a press, until ``forget_press``."""
         now_s = self._clock.monotonic()
-        if now_s - self._pressed.get((data, user), -AGAIN_S) < AGAIN_S:
+        if now_s - self._pressed.get((data, user), -DOUBLE_PRESS_S) < DOUBLE_PRESS_S:
             return True
         self._pressed[data, user] = now_s
         return False
 
-    def undone(self, data: str, user: PersonRef) -> None:
+    def forget_press(self, data: str, user: PersonRef) -> None:
         """The press had no effect: it may be repeated."""
         self._pressed.pop((data, user), None)
 
@@ -305,16 +306,16 @@ class Buttons:
         """Whether a box that shows ``label`` is ticked."""
         return self._ticks.get(data, label.startswith(TICKED))
 
-    def labelled(self, data: str, label: str) -> str:
+    def current_label(self, data: str, label: str) -> str:
         """A box's current label; another button's own."""
         if not label.startswith((TICKED, OPEN)):
             return label
         return (TICKED if self.is_ticked(data, label) else OPEN) + label[len(OPEN) :]
 
-    def _key(self, key: Key, data: str) -> dict[str, Any]:
-        label = self.labelled(data, key.label) if key.action == PICK_ACTION else key.label
-        shown = {"text": label, "callback_data": data}
-        return {**shown, "style": STYLES[key.style]} if key.style else shown
+    def _button_json(self, key: InlineButton, data: str) -> dict[str, Any]:
+        label = self.current_label(data, key.label) if key.action == PICK_ACTION else key.label
+        fields = {"text": label, "callback_data": data}
+        return {**fields, "style": STYLES[key.style]} if key.style else fields
 
     async def _ids(
         self, chat: int, owner: str, wanted: Collection[Pressable], message: int
@@ -323,35 +324,35 @@ class Buttons:
         self._shown.move_to_end((chat, owner))
         fresh = [each for each in wanted if each not in shown]
         if fresh:
-            page = await self._current(len(fresh))
-            made = {f"b:{page}-{self._random(BYTES)}": each for each in fresh}
+            page = await self._page_with_room(len(fresh))
+            new_ids = {f"b:{page}-{self._random(ID_BYTES)}": each for each in fresh}
             is_home = owner == HOME
-            await self._keep(
-                {data: ButtonMeaning(chat, *each, message, is_home) for data, each in made.items()}
+            await self._save(
+                {data: ButtonMeaning(chat, *each, message, is_home) for data, each in new_ids.items()}
             )
-            shown.update({each: data for data, each in made.items()})
-        for gone in [each for each in shown if each not in wanted]:
-            del shown[gone]
+            shown.update({each: data for data, each in new_ids.items()})
+        for removed in [each for each in shown if each not in wanted]:
+            del shown[removed]
         return shown
 
-    async def _keep(self, buttons: Mapping[str, ButtonMeaning]) -> None:
+    async def _save(self, buttons: Mapping[str, ButtonMeaning]) -> None:
         by_page: dict[str, dict[str, ButtonMeaning]] = {}
         for data, button in buttons.items():
             number = data.removeprefix("b:").partition("-")[0]
-            by_page.setdefault(_name(int(number)), {})[data] = button
+            by_page.setdefault(_page_name(int(number)), {})[data] = button
         for name, entries in by_page.items():
             await self._pages.put(name, entries)
 
-    async def _current(self, more: int) -> int:
+    async def _page_with_room(self, more: int) -> int:
         """The page for new entries. Raises StoreError."""
         if self._page < 0:
-            kept = await self._notes.note(CURRENT)
-            self._page = int(kept) if kept.isdecimal() else 0
-        if len(await self._pages.page(_name(self._page))) + more > BUTTONS_ON_PAGE:
+            note = await self._notes.note(BUTTONS_NOTE)
+            self._page = int(note) if note.isdecimal() else 0
+        if len(await self._pages.page(_page_name(self._page))) + more > BUTTONS_ON_PAGE:
             self._page += 1
-            await self._notes.keep_note(CURRENT, str(self._page))
+            await self._notes.keep_note(BUTTONS_NOTE, str(self._page))
         return self._page
 
 
-def _name(page: int) -> str:
-    return f"{CURRENT}.{page}"
+def _page_name(page: int) -> str:
+    return f"{BUTTONS_NOTE}.{page}"

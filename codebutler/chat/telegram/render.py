@@ -16,9 +16,9 @@ from codebutler.chat.telegram.rules import PREFIX
 from codebutler.domain.message import PICK_ACTION, Message, QuestionCard, Style
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markdown import BULLETS, Node, blocks, table_lines
-from codebutler.text.markdown import plain as bare
+from codebutler.text.markdown import plain as plain_text
 from codebutler.text.markup import CHANNEL, PERSON, Span, spans, words
-from codebutler.text.markup import plain as literal
+from codebutler.text.markup import plain as escape
 
 MAX_CHARS = 50_000
 """The longest text that is rendered."""
@@ -26,9 +26,9 @@ MAX_SECTIONS = 100
 # Telegram allows 8 in a row and 100 in all; more than 30 characters in a row are cut off on a phone.
 MAX_ROW = 3
 ROW_CHARS = 30
-MAX_KEYS = 100
+MAX_BUTTONS = 100
 LABEL_CHARS = 60
-NOTHING = "(this message cannot be shown)"
+EMPTY_TEXT = "(this message cannot be shown)"
 OPEN, TICKED = "☐ ", "☑ "
 RULE = "─" * 16
 INDENT = "    "
@@ -54,15 +54,15 @@ class Mentions:
     """Who may be named in a mention, and their names."""
 
     names: Collection[PersonRef] = ()
-    called: Names = lambda _user: ""
+    name_of: Names = lambda _user: ""
 
 
-def foreign(out: Builder, markdown: str) -> None:
+def write_agent_markdown(out: Builder, markdown: str) -> None:
     """Write an agent's Markdown."""
-    _blocks(out, blocks(markdown))
+    _write_blocks(out, blocks(markdown))
 
 
-def own(out: Builder, markdown: str, people: Mentions) -> None:
+def write_own_markdown(out: Builder, markdown: str, people: Mentions) -> None:
     """Write our own Markdown, which keeps line breaks."""
     quoted = False
     for span in spans(markdown):
@@ -70,26 +70,26 @@ def own(out: Builder, markdown: str, people: Mentions) -> None:
             quoted = True
         elif quoted and span.kind == "text" and "\n" in span.text:
             line, rest = span.text.split("\n", 1)
-            with out.marked("blockquote"):
-                plain(out, line)
-            plain(out, f"\n{rest}")
+            with out.formatted("blockquote"):
+                write_plain(out, line)
+            write_plain(out, f"\n{rest}")
             quoted = False
         elif quoted:
-            with out.marked("blockquote"):
-                _span(out, span, people)
+            with out.formatted("blockquote"):
+                _write_span(out, span, people)
         else:
-            _span(out, span, people)
+            _write_span(out, span, people)
 
 
-def mention(out: Builder, user: PersonRef, people: Mentions) -> None:
+def write_mention(out: Builder, user: PersonRef, people: Mentions) -> None:
     """Mention a user so that they are notified."""
     if found := _PERSON.fullmatch(user):
-        name = people.called(user) or found[1]
-        with out.marked("text_mention", user={"id": int(found[1]), "is_bot": False, "first_name": name}):
+        name = people.name_of(user) or found[1]
+        with out.formatted("text_mention", user={"id": int(found[1]), "is_bot": False, "first_name": name}):
             out.write(name)
 
 
-def plain(out: Builder, text: str) -> None:
+def write_plain(out: Builder, text: str) -> None:
     """Text in which nothing mentions anybody and no file name becomes a link."""
     done = 0
     for found in _FILE.finditer(text):
@@ -99,81 +99,81 @@ def plain(out: Builder, text: str) -> None:
     out.write(_PING.sub("@" + WORD_JOINER, text[done:]))
 
 
-def link(out: Builder, url: str, label: str) -> None:
+def write_link(out: Builder, url: str, label: str) -> None:
     """A link that cannot hide its target; if Telegram does not accept it, the URL is shown."""
     label = " ".join(label.split())
     if not _is_web(url):
-        bare = url.removeprefix("mailto:")
-        if label and label != bare:
-            plain(out, f"{label} ")
-            out.code(f"({bare})" if bare else "")
+        address = url.removeprefix("mailto:")
+        if label and label != address:
+            write_plain(out, f"{label} ")
+            out.code(f"({address})" if address else "")
         else:
-            out.code(bare)
+            out.code(address)
         return
     if label and label != url and _ADDRESS.match(label):
         out.code(label)
         out.write(" ")
         label = url
-    with out.marked("text_link", url=url):
+    with out.formatted("text_link", url=url):
         out.write(_PING.sub("@" + WORD_JOINER, label or url))
 
 
-def _span(out: Builder, span: Span, people: Mentions) -> None:
+def _write_span(out: Builder, span: Span, people: Mentions) -> None:
     match span.kind:
         case "code":
             out.code(span.text)
         case "fence":
             out.pre(span.text)
         case "bold" | "italic":
-            with out.marked(span.kind):
-                own(out, span.text, people)
+            with out.formatted(span.kind):
+                write_own_markdown(out, span.text, people)
         case "link" if span.url.startswith(PERSON):
             user = PersonRef(span.url.removeprefix(PERSON))
             if user in people.names and _PERSON.fullmatch(user):
-                mention(out, user, people)
+                write_mention(out, user, people)
             else:
-                plain(out, people.called(user) or words(span.text))
+                write_plain(out, people.name_of(user) or words(span.text))
         case "link" if span.url.startswith(CHANNEL):  # a chat has no address
-            plain(out, words(span.text))
+            write_plain(out, words(span.text))
         case "link":
-            link(out, span.url, words(span.text))
+            write_link(out, span.url, words(span.text))
         case _:
-            plain(out, span.text)
+            write_plain(out, span.text)
 
 
-def _blocks(out: Builder, nodes: Sequence[Node], depth: int = 0, *, tight: bool = False) -> None:
+def _write_blocks(out: Builder, nodes: Sequence[Node], depth: int = 0, *, tight: bool = False) -> None:
     for at, node in enumerate(nodes):
         if at:
             out.gap(1 if tight else 2)
-        _block(out, node, depth)
+        _write_block(out, node, depth)
 
 
-def _block(out: Builder, node: Node, depth: int) -> None:
+def _write_block(out: Builder, node: Node, depth: int) -> None:
     assert node.token is not None
     match node.type:
         case "paragraph":
-            _inline(out, node.inline)
+            _write_inline(out, node.inline)
         case "heading":
-            with out.marked("bold"):
-                _inline(out, node.inline)
+            with out.formatted("bold"):
+                _write_inline(out, node.inline)
         case "fence":
             out.pre(node.token.content, node.token.info.split()[0][:40] if node.token.info.split() else "")
         case "code_block":
             out.pre(node.token.content)
         case "bullet_list" | "ordered_list":
-            _list(out, node, depth)
+            _write_list(out, node, depth)
         case "blockquote":
-            with out.marked("blockquote"):
-                _blocks(out, node.children, depth)
+            with out.formatted("blockquote"):
+                _write_blocks(out, node.children, depth)
         case "table":
             out.pre("\n".join(table_lines(node)))
         case "hr":
             out.write(RULE)
         case _:
-            plain(out, node.token.content)
+            write_plain(out, node.token.content)
 
 
-def _list(out: Builder, node: Node, depth: int) -> None:
+def _write_list(out: Builder, node: Node, depth: int) -> None:
     assert node.token is not None
     ordered = node.type == "ordered_list"
     number = int(node.token.attrs.get("start", 1))
@@ -181,49 +181,49 @@ def _list(out: Builder, node: Node, depth: int) -> None:
         if offset:
             out.gap(1)
         mark = f"{number + offset}." if ordered else BULLETS[depth % len(BULLETS)]
-        _item(out, item, mark, depth)
+        _write_item(out, item, mark, depth)
 
 
-def _item(out: Builder, item: Node, mark: str, depth: int) -> None:
+def _write_item(out: Builder, item: Node, mark: str, depth: int) -> None:
     first = next((token for child in item.children[:1] for token in child.inline), None)
     if first is not None and first.type == "text" and (task := _TASK.match(first.content)):
         mark = "☐" if task[1] == " " else "☑"
         first.content = first.content[task.end() :]
     out.write(f"{mark} ")
     prefix, out.prefix = out.prefix, out.prefix + INDENT
-    _blocks(out, item.children, depth + 1, tight=True)
+    _write_blocks(out, item.children, depth + 1, tight=True)
     out.prefix = prefix
 
 
-def _inline(out: Builder, tokens: Sequence[Token]) -> None:
+def _write_inline(out: Builder, tokens: Sequence[Token]) -> None:
     at = 0
     while at < len(tokens):
         token = tokens[at]
         name = token.type.removesuffix("_open")
         if token.nesting > 0:
-            end = _closing(tokens, at)
-            _enclosed(out, name, token, tokens[at + 1 : end])
+            end = _closing_index(tokens, at)
+            _write_enclosed(out, name, token, tokens[at + 1 : end])
             at = end
         elif token.type == "code_inline":
             out.code(token.content)
         elif token.type in ("softbreak", "hardbreak"):
             out.write("\n")
         elif token.type == "image":
-            link(out, str(token.attrs.get("src", "")), bare(token.children or []) or "image")
+            write_link(out, str(token.attrs.get("src", "")), plain_text(token.children or []) or "image")
         else:
-            plain(out, token.content)
+            write_plain(out, token.content)
         at += 1
 
 
-def _enclosed(out: Builder, name: str, token: Token, inner: Sequence[Token]) -> None:
+def _write_enclosed(out: Builder, name: str, token: Token, inner: Sequence[Token]) -> None:
     if name == "link":
-        link(out, str(token.attrs.get("href", "")), bare(inner))
+        write_link(out, str(token.attrs.get("href", "")), plain_text(inner))
         return
-    with out.marked(STYLES[name]):
-        _inline(out, inner)
+    with out.formatted(STYLES[name]):
+        _write_inline(out, inner)
 
 
-def _closing(tokens: Sequence[Token], start: int) -> int:
+def _closing_index(tokens: Sequence[Token], start: int) -> int:
     depth = 0
     for at in range(start, len(tokens)):
         depth += tokens[at].nesting
@@ -249,11 +249,11 @@ def _is_web(url: str) -> bool:
     )
 
 
-NOBODY = Mentions()
+NO_MENTIONS = Mentions()
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class InlineButton:
     """A button. One for a checkbox starts with ``OPEN`` or ``TICKED``."""
 
     label: str
@@ -264,89 +264,94 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A rendered message. ``parts`` are separate messages, at least one; ``keys`` are below the last, row by row."""
+    """A rendered message. ``parts`` are separate messages, at least one; ``button_rows`` are below the last."""
 
     parts: tuple[FormattedText, ...]
-    keys: tuple[tuple[Key, ...], ...] = ()
+    button_rows: tuple[tuple[InlineButton, ...], ...] = ()
 
 
-def rendered(message: Message, mentioned: PersonRef = NO_PERSON, people: Mentions = NOBODY) -> Rendered:
+def render_message(
+    message: Message, mentioned: PersonRef = NO_PERSON, people: Mentions = NO_MENTIONS
+) -> Rendered:
     """``mentioned``: a user to mention at the top."""
     # Questions already have numbers.
-    shown = laid_out(
+    rendered = render_sections(
         sections(message), mentioned, people, with_numbers=not isinstance(message.card, QuestionCard)
     )
     if message.is_short:
-        return Rendered(tuple(FormattedText(part.text) for part in shown.parts))
-    return shown
+        return Rendered(tuple(FormattedText(part.text) for part in rendered.parts))
+    return rendered
 
 
-def laid_out(
+def render_sections(
     parts: Sequence[Section],
     mentioned: PersonRef = NO_PERSON,
-    people: Mentions = NOBODY,
+    people: Mentions = NO_MENTIONS,
     *,
     with_numbers: bool = True,
 ) -> Rendered:
     """Sections one below the other. All buttons are at the end, so if there are several decisions each has a
     number."""
     parts = parts[:MAX_SECTIONS]
-    heads, below = _numbers(parts)
+    text_numbers, button_numbers = _number_decisions(parts)
     out = Builder()
     if mentioned:
-        mention(out, mentioned, people)
+        write_mention(out, mentioned, people)
         out.write(" ")
-    keys: list[tuple[Key, ...]] = []
+    button_rows: list[tuple[InlineButton, ...]] = []
     for at, part in enumerate(parts):
         if at:
             out.gap(2 if part.begins or part.kind == "heading" else 1)
-        _write(out, part, people, heads.get(at, "") if with_numbers else "")
-        keys += _rows(part, below.get(at, ""))
-    return Rendered(tuple(split(out.built())) or (FormattedText("…" if keys else NOTHING),), _few(keys))
+        _write_section(out, part, people, text_numbers.get(at, "") if with_numbers else "")
+        button_rows += _button_rows(part, button_numbers.get(at, ""))
+    return Rendered(
+        tuple(split(out.build())) or (FormattedText("…" if button_rows else EMPTY_TEXT),),
+        _limit_rows(button_rows),
+    )
 
 
-def _numbers(parts: Sequence[Section]) -> tuple[dict[int, str], dict[int, str]]:
+def _number_decisions(parts: Sequence[Section]) -> tuple[dict[int, str], dict[int, str]]:
     """Numbers for the texts and buttons of the sections: a text and its buttons get the same one."""
-    heads: dict[int, str] = {}
-    below: dict[int, str] = {}
+    text_numbers: dict[int, str] = {}
+    button_numbers: dict[int, str] = {}
     first: int | None = None
     for at, part in enumerate(parts):
         if first is None and part.markdown and part.kind != "heading":
             first = at
         if part.buttons or part.boxes:
             if first is not None:
-                heads[first] = below[at] = f"{len(below) + 1}. "
+                text_numbers[first] = button_numbers[at] = f"{len(button_numbers) + 1}. "
             first = None
-    return (heads, below) if len(below) > 1 else ({}, {})
+    return (text_numbers, button_numbers) if len(button_numbers) > 1 else ({}, {})
 
 
-def _write(out: Builder, part: Section, people: Mentions, number: str) -> None:
+def _write_section(out: Builder, part: Section, people: Mentions, number: str) -> None:
     source = part.markdown[:MAX_CHARS]
     if number:
-        with out.marked("bold"):
+        with out.formatted("bold"):
             out.write(number)
     match part.kind:
         case "foreign" | "plan":
-            foreign(out, source)
+            write_agent_markdown(out, source)
         case "heading":
-            with out.marked("bold"):
-                own(out, source, people)
+            with out.formatted("bold"):
+                write_own_markdown(out, source, people)
         case _:
-            own(out, source, people)
+            write_own_markdown(out, source, people)
     for box in part.boxes:
         if box.detail:
             out.gap(1)
-            own(out, f"• **{literal(box.label)}**: {literal(box.detail)}", people)
+            write_own_markdown(out, f"• **{escape(box.label)}**: {escape(box.detail)}", people)
 
 
-def _rows(part: Section, number: str) -> Iterator[tuple[Key, ...]]:
+def _button_rows(part: Section, number: str) -> Iterator[tuple[InlineButton, ...]]:
     """A checkbox is a button in a row of its own."""
     for box in part.boxes:
         label = (TICKED if box.ticked else OPEN) + number + words(box.label)
-        yield (Key(_label(label), PICK_ACTION, box.value),)
-    row: list[Key] = []
+        yield (InlineButton(_shorten_label(label), PICK_ACTION, box.value),)
+    row: list[InlineButton] = []
     for button in part.buttons:
-        key = Key(_label(number + button.label), button.action, button.value, button.style)
+        key = InlineButton(_shorten_label(number + button.label), button.action, button.value, button.style)
         if row and (len(row) == MAX_ROW or sum(len(k.label) + 2 for k in row) + len(key.label) > ROW_CHARS):
             yield tuple(row)
             row = []
@@ -355,16 +360,16 @@ def _rows(part: Section, number: str) -> Iterator[tuple[Key, ...]]:
         yield tuple(row)
 
 
-def _label(text: str) -> str:
+def _shorten_label(text: str) -> str:
     text = " ".join(text.split()) or "…"
     return text if len(text) <= LABEL_CHARS else f"{text[: LABEL_CHARS - 1]}…"
 
 
-def _few(rows: Sequence[tuple[Key, ...]]) -> tuple[tuple[Key, ...], ...]:
-    found: list[tuple[Key, ...]] = []
+def _limit_rows(rows: Sequence[tuple[InlineButton, ...]]) -> tuple[tuple[InlineButton, ...], ...]:
+    found: list[tuple[InlineButton, ...]] = []
     count = 0
     for row in rows:
-        if count + len(row) > MAX_KEYS:
+        if count + len(row) > MAX_BUTTONS:
             break
         found.append(row)
         count += len(row)

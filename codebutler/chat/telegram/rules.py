@@ -29,7 +29,7 @@ PREFIX = "tg:"
 ERA = 10**11
 """Larger than every message number."""
 
-_NAME = re.compile(r"tg:(-?[1-9][0-9]{0,18})")
+_ID = re.compile(r"tg:(-?[1-9][0-9]{0,18})")
 _REF = re.compile(r"([0-9]{12})(?:\.[0-9]{1,19})?")
 
 
@@ -45,14 +45,14 @@ def person_of(number: int) -> PersonRef:
 
 def number_of(name: ConversationRef | PersonRef) -> int:
     """The number of a chat or a person. Raises ChatError."""
-    if not (found := _NAME.fullmatch(name)):
+    if not (found := _ID.fullmatch(name)):
         raise ChatError(f"{name[:40]!r} is not a Telegram chat", "channel_not_found")
     return int(found[1])
 
 
 def is_private(channel: ConversationRef) -> bool:
     """Whether it is a person's private chat with us; False if it is not a Telegram chat."""
-    return _NAME.fullmatch(channel) is not None and number_of(channel) > 0
+    return _ID.fullmatch(channel) is not None and number_of(channel) > 0
 
 
 def ref_of(chat: int, message: int, era: int = 0) -> MessageRef:
@@ -63,15 +63,15 @@ def ref_of(chat: int, message: int, era: int = 0) -> MessageRef:
 
 def message_of(ref: MessageRef) -> int:
     """The number of a message, in any era. Raises ChatError."""
-    return _numbered(ref) % ERA
+    return _parse_ref(ref) % ERA
 
 
 def era_of(ref: MessageRef) -> int:
     """The chat number under which a message was written. Raises ChatError."""
-    return _numbered(ref) // ERA
+    return _parse_ref(ref) // ERA
 
 
-def _numbered(ref: MessageRef) -> int:
+def _parse_ref(ref: MessageRef) -> int:
     if not (found := _REF.fullmatch(ref)):
         raise ChatError(f"{ref[:40]!r} is not a Telegram message", "message_not_found")
     return int(found[1])

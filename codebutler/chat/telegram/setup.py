@@ -28,9 +28,9 @@ TOKEN, USERS, API_URL = "telegram.botToken", "telegram.allowedUsers", "telegram.
 NOT_A_NUMBER = " is not a Telegram number such as 123456789 (a name can pass to somebody else)"
 BOTFATHER = "https://t.me/BotFather"
 # Longer than Telegram delays a repeated request.
-LOOK_S = 3.1
+POLL_PAUSE_S = 3.1
 WAIT_S = 20
-PATIENCE_S = 600.0
+LINK_LIFETIME_S = 600.0
 _START = re.compile(r"/start(?:@\w+)?")
 
 
@@ -86,12 +86,12 @@ class TelegramWizard:
 
     async def ask(self) -> None:
         """The token, then who may use the agents."""
-        me = await self._token()
+        me = await self._ask_token()
         async with BotApi(self.telegram.bot_token, self.telegram.api_base_url) as api:
-            can_listen = await self._webhook(api)
-            await self._people(api, str(me.get("username")), can_listen=can_listen)
+            can_listen = await self._remove_webhook(api)
+            await self._ask_people(api, str(me.get("username")), can_listen=can_listen)
 
-    async def _token(self) -> Mapping[str, Any]:
+    async def _ask_token(self) -> Mapping[str, Any]:
         self._terminal.tell("1. In Telegram, send /newbot to @BotFather, and copy the token it answers with.")
         present = self.telegram.bot_token
         hint = " or Enter to keep the current one" if present else ""
@@ -114,7 +114,7 @@ class TelegramWizard:
                 self.telegram = telegram
                 return me
 
-    async def _webhook(self, api: BotApi) -> bool:
+    async def _remove_webhook(self, api: BotApi) -> bool:
         """Whether we may fetch messages: removes another program's webhook after asking."""
         if not (await api.call("getWebhookInfo")).get("url"):
             return True
@@ -127,7 +127,7 @@ class TelegramWizard:
         await api.call("deleteWebhook")
         return True
 
-    async def _people(self, api: BotApi, username: str, *, can_listen: bool) -> None:
+    async def _ask_people(self, api: BotApi, username: str, *, can_listen: bool) -> None:
         self._terminal.tell("2. Who may use the agents? Enter their numbers in Telegram.")
         if self.telegram.allowed_users:
             known = ", ".join(map(str, self.telegram.allowed_users))
@@ -204,12 +204,12 @@ async def link_opened(
     """Whoever sends ``/start CODE`` within ten minutes, in private or in a group; after that, or if another process
     receives the messages, waits forever. Messages are not confirmed, so the supervisor still gets them all."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(LINK_LIFETIME_S):
             while True:
                 for update in await api.call("getUpdates", timeout_s=WAIT_S + 15, timeout=WAIT_S):
-                    if (opened := _opened(update, code, in_group=in_group)) is not None:
+                    if (opened := _parse_start(update, code, in_group=in_group)) is not None:
                         return opened
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_PAUSE_S)
     except TimeoutError:
         tell("   (The link is no longer valid: enter a number, or run this again.)")
     except ChatError as error:
@@ -220,7 +220,7 @@ async def link_opened(
     return await never
 
 
-def _opened(update: Mapping[str, Any], code: str, *, in_group: bool) -> LinkOpened | None:
+def _parse_start(update: Mapping[str, Any], code: str, *, in_group: bool) -> LinkOpened | None:
     message = update.get("message") or {}
     sender, chat = message.get("from") or {}, message.get("chat") or {}
     start, *rest = str(message.get("text", "")).split() or [""]
@@ -248,7 +248,7 @@ async def check_telegram(telegram: TelegramSection, table: RepoTable) -> AsyncIt
             yield people_finding(telegram)
             for served in table.served:
                 if section_of(served.channel_id) is TelegramSection:
-                    yield await _checked_chat(api, me, served)
+                    yield await _check_chat(api, me, served)
     except ChatError as error:
         yield fail("telegram", "bot token", str(error))
 
@@ -256,8 +256,8 @@ async def check_telegram(telegram: TelegramSection, table: RepoTable) -> AsyncIt
 def webhook_finding(info: Mapping[str, Any]) -> Finding:
     """Does another program receive the messages?"""
     if info.get("url"):
-        told = "another program receives its messages through a webhook: `codebutler setup` can remove it"
-        return fail("telegram", "messages", told)
+        text = "another program receives its messages through a webhook: `codebutler setup` can remove it"
+        return fail("telegram", "messages", text)
     waiting = info.get("pending_update_count", 0)
     return ok("telegram", "messages", f"no webhook, {waiting} waiting to be fetched")
 
@@ -278,20 +278,20 @@ def chat_finding(
         return ok("channels", name, f"{title}, a private chat")
     is_admin = member.get("status") in ("administrator", "creator")
     if not is_admin and not me.get("can_read_all_group_messages"):
-        told = "the bot reads only commands and replies there: make it an administrator of the group"
-        return warn("channels", name, f"{title}: {told}")
+        text = "the bot reads only commands and replies there: make it an administrator of the group"
+        return warn("channels", name, f"{title}: {text}")
     if chat.get("is_forum") and not member.get("can_manage_topics"):
-        told = "the bot cannot create topics there: allow it to manage topics"
-        return warn("channels", name, f"{title}: {told}")
+        text = "the bot cannot create topics there: allow it to manage topics"
+        return warn("channels", name, f"{title}: {text}")
     return ok("channels", name, f"{title} ({chat.get('id')})")
 
 
-async def _checked_chat(api: BotApi, me: Mapping[str, Any], served: Served) -> Finding:
+async def _check_chat(api: BotApi, me: Mapping[str, Any], served: Served) -> Finding:
     number = served.config.telegram.chat_id
     try:
         chat = await api.call("getChat", chat_id=number)
         member = await api.call("getChatMember", chat_id=number, user_id=me.get("id"))
     except ChatError as error:
-        told = f"the bot cannot see the chat {number}: add it there, or run `codebutler add-repo` again ({error})"
-        return fail("channels", served.entry.name, told)
+        text = f"the bot cannot see the chat {number}: add it there, or run `codebutler add-repo` again ({error})"
+        return fail("channels", served.entry.name, text)
     return chat_finding(served.entry.name, chat, me, member)

@@ -29,12 +29,12 @@ from codebutler.domain.commands import ALIASES, ALL, WORDS
 from codebutler.domain.model import File
 from codebutler.domain.refs import PersonRef
 
-ALLOWED = ("message", "edited_message", "callback_query", "my_chat_member")
+UPDATE_KINDS = ("message", "edited_message", "callback_query", "my_chat_member")
 """The kinds of updates we request; the server remembers them."""
-NOBODY = frozenset({1087968824, 136817688, 777000})
+NOT_PEOPLE = frozenset({1087968824, 136817688, 777000})
 """An anonymous administrator, a channel, a linked channel: no person."""
 GROUPS = frozenset({"group", "supergroup"})
-GONE = frozenset({"left", "kicked"})
+LEFT_STATUSES = frozenset({"left", "kicked"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class WrittenUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressed:
-    """A button was pressed. ``keys``: the rows of the message's buttons (label, data); none if Telegram does
+    """A button was pressed. ``button_rows``: the rows of the message's buttons (label, data); none if Telegram does
     not tell."""
 
     id: str
@@ -84,7 +84,7 @@ class Pressed:
     user: PersonRef
     name: str
     data: str
-    keys: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+    button_rows: tuple[tuple[Mapping[str, Any], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,25 +128,25 @@ Update = WrittenUpdate | Pressed | StartCommand | InboxOpened | Moved | Membersh
 def parse(update: Mapping[str, Any], me: Me) -> Update:
     """The meaning of an update. Raises PayloadError for a malformed one."""
     if "message" in update:
-        return _message(mapping(update, "message"), me)
+        return _parse_message(mapping(update, "message"), me)
     if "edited_message" in update:
-        return _edited(mapping(update, "edited_message"), me)
+        return _parse_edit(mapping(update, "edited_message"), me)
     if "callback_query" in update:
-        return _pressed(mapping(update, "callback_query"))
+        return _parse_press(mapping(update, "callback_query"))
     if "my_chat_member" in update:
-        return _membership(mapping(update, "my_chat_member"))
+        return _parse_membership(mapping(update, "my_chat_member"))
     kinds = sorted(str(name)[:40] for name in update if name != "update_id")
     return Ignored(f"an update of the kind {', '.join(kinds)}")
 
 
-def _message(message: Mapping[str, Any], me: Me) -> Update:
+def _parse_message(message: Mapping[str, Any], me: Me) -> Update:
     chat = mapping(message, "chat")
     if isinstance(new := message.get("migrate_to_chat_id"), int):
         return Moved(number(chat, "id"), new)
     if isinstance(old := message.get("migrate_from_chat_id"), int):
         return Moved(old, number(chat, "id"))
-    if (nobody := _not_a_person(message)) is not None:
-        return nobody
+    if (ignored := _not_a_person(message)) is not None:
+        return ignored
     text = text_in(message, "text") or text_in(message, "caption")
     user = mapping(message, "from")
     if chat.get("type") == "private" and (code := start_code(text)) is not None:
@@ -155,34 +155,34 @@ def _message(message: Mapping[str, Any], me: Me) -> Update:
         )
     if is_inbox(text) and not is_for_another(text, me.username):
         return InboxOpened(person_of(number(user, "id")))
-    return _said(message, me)
+    return _parse_written(message, me)
 
 
-def _edited(message: Mapping[str, Any], me: Me) -> Update:
-    if (nobody := _not_a_person(message)) is not None:
-        return nobody
-    return _said(message, me, edited_at=float(number(message, "edit_date")))
+def _parse_edit(message: Mapping[str, Any], me: Me) -> Update:
+    if (ignored := _not_a_person(message)) is not None:
+        return ignored
+    return _parse_written(message, me, edited_at=float(number(message, "edit_date")))
 
 
-def _said(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> WrittenUpdate | Ignored:
+def _parse_written(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> WrittenUpdate | Ignored:
     spot = _spot(message)
-    bare = text_in(message, "text") or text_in(message, "caption")
-    if is_for_another(bare, me.username):
+    raw_text = text_in(message, "text") or text_in(message, "caption")
+    if is_for_another(raw_text, me.username):
         return Ignored("another bot's command")
-    text = marked(bare, mappings(message, "entities") or mappings(message, "caption_entities"))
+    text = to_markdown(raw_text, mappings(message, "entities") or mappings(message, "caption_entities"))
     files = tuple(files_of(message, spot.message))
     if not text.strip() and not files:
         return Ignored("a message without words or files")
-    called, text = _called(text, me)
+    is_mentioned, text = _strip_mention(text, me)
     user = mapping(message, "from")
     return WrittenUpdate(
         spot=spot,
         user=person_of(number(user, "id")),
         name=name_in(user),
         at=float(number(message, "date")),
-        text=spoken(text, me.username),
+        text=normalize_command(text, me.username),
         files=files,
-        mentioned=called or spot.is_direct or _answers(message, me),
+        mentioned=is_mentioned or spot.is_direct or _is_reply_to_us(message, me),
         album=text_in(message, "media_group_id"),
         edited_at=edited_at,
     )
@@ -196,12 +196,12 @@ def _not_a_person(message: Mapping[str, Any]) -> Ignored | None:
     user = section(message, "from")
     if user.get("is_bot") is True:
         return Ignored("a bot's message")
-    if message.get("sender_chat") is not None or user.get("id") in NOBODY:
+    if message.get("sender_chat") is not None or user.get("id") in NOT_PEOPLE:
         return Ignored("a message in the name of a chat")
     return None
 
 
-def _pressed(query: Mapping[str, Any]) -> Pressed | Ignored:
+def _parse_press(query: Mapping[str, Any]) -> Pressed | Ignored:
     message = section(query, "message")
     user = mapping(query, "from")
     if not message or user.get("is_bot") is True:
@@ -213,20 +213,20 @@ def _pressed(query: Mapping[str, Any]) -> Pressed | Ignored:
         user=person_of(number(user, "id")),
         name=name_in(user),
         data=text_in(query, "data"),
-        keys=tuple(_keys(markup)) if isinstance(markup, list) else (),
+        button_rows=tuple(_parse_button_rows(markup)) if isinstance(markup, list) else (),
     )
 
 
-def _keys(rows: Sequence[object]) -> Iterator[tuple[Mapping[str, Any], ...]]:
+def _parse_button_rows(rows: Sequence[object]) -> Iterator[tuple[Mapping[str, Any], ...]]:
     for row in rows:
         yield tuple(key for key in row if isinstance(key, Mapping)) if isinstance(row, list) else ()
 
 
-def _membership(change: Mapping[str, Any]) -> Membership | Ignored:
+def _parse_membership(change: Mapping[str, Any]) -> Membership | Ignored:
     chat = mapping(change, "chat")
     if chat.get("type") not in ("private", *GROUPS):
         return Ignored("we are in a channel, or were")
-    is_in = section(change, "new_chat_member").get("status") not in GONE
+    is_in = section(change, "new_chat_member").get("status") not in LEFT_STATUSES
     by = section(change, "from").get("id")
     return Membership(number(chat, "id"), is_in, by if is_number(by) else 0)
 
@@ -235,10 +235,10 @@ def _spot(message: Mapping[str, Any]) -> Spot:
     """``message_thread_id`` counts only in a topic: elsewhere it names the first message of some replies. In
     a topic, a message that replies to nothing replies to the one that created the topic."""
     chat = mapping(message, "chat")
-    answered = section(message, "reply_to_message").get("message_id")
+    replied_to = section(message, "reply_to_message").get("message_id")
     topic = message.get("message_thread_id") if message.get("is_topic_message") is True else 0
     topic = topic if is_number(topic) else 0
-    reply_to = answered if is_number(answered) and answered != topic else 0
+    reply_to = replied_to if is_number(replied_to) and replied_to != topic else 0
     return Spot(
         chat=number(chat, "id"),
         message=number(message, "message_id"),
@@ -249,13 +249,13 @@ def _spot(message: Mapping[str, Any]) -> Spot:
     )
 
 
-def _answers(message: Mapping[str, Any], me: Me) -> bool:
+def _is_reply_to_us(message: Mapping[str, Any], me: Me) -> bool:
     """Whether it is a reply to us; a reply to the message that created a topic is not."""
-    answered = section(message, "reply_to_message")
-    return "forum_topic_created" not in answered and section(answered, "from").get("id") == me.id
+    replied_to = section(message, "reply_to_message")
+    return "forum_topic_created" not in replied_to and section(replied_to, "from").get("id") == me.id
 
 
-def _called(text: str, me: Me) -> tuple[bool, str]:
+def _strip_mention(text: str, me: Me) -> tuple[bool, str]:
     """Whether it mentions us, and the text without a mention at its start."""
     if not me.username:
         return False, text
@@ -299,7 +299,7 @@ def _file(file: Mapping[str, Any], name: str, mimetype: str) -> File:
     )
 
 
-def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
+def to_markdown(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
     """The text with its code as Markdown, and the address of each link. Offsets are UTF-16 units."""
     wide = text.encode("utf-16-le", "surrogatepass")
     changes: list[tuple[int, int, str]] = []
@@ -308,7 +308,7 @@ def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
         if not length or (start + length) * 2 > len(wide):
             continue
         inner = wide[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
-        shown = _shown(inner, entity)
+        shown = _entity_markdown(inner, entity)
         if shown != inner:
             changes.append((start * 2, (start + length) * 2, shown))
     end = len(wide)
@@ -319,7 +319,7 @@ def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
     return clean(wide.decode("utf-16-le", "replace"))
 
 
-def _shown(inner: str, entity: Mapping[str, Any]) -> str:
+def _entity_markdown(inner: str, entity: Mapping[str, Any]) -> str:
     match entity.get("type"):
         case "code":
             return f"`{inner}`"
@@ -369,7 +369,7 @@ def is_inbox(text: str) -> bool:
     return found is not None and found[1].lower() == INBOX
 
 
-def spoken(text: str, username: str) -> str:
+def normalize_command(text: str, username: str) -> str:
     """The text, with a command in our form. A ``/path`` that is none of our commands stays as it is."""
     found = _COMMAND.match(text.strip())
     if found is None:

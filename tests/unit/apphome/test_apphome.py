@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from codebutler.chat.layout import Placed, Section, placed
 from codebutler.chat.slack.render import blocks_of
-from codebutler.chat.telegram.render import laid_out
+from codebutler.chat.telegram.render import render_sections
 from codebutler.config.chats import message_url
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.errors import ChatError, ChatRateLimitedError
@@ -75,8 +75,8 @@ def test_a_chat_that_knows_no_channels_shows_the_name() -> None:
         turns=(note("waiting"),),
         channel_name="A [b](c)_d_",
     )
-    rendered = laid_out(apphome_page.home([group], "", NOW))
-    shown = "\n".join(part.text for part in rendered.parts)
+    render_message = render_sections(apphome_page.home([group], "", NOW))
+    shown = "\n".join(part.text for part in render_message.parts)
     assert "#tg:" not in shown
     assert shown.count("A [b](c)_d_") == 2
 

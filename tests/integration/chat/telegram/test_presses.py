@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.chat.telegram.presses import AGAIN, REFUSED, UNKNOWN
+from codebutler.chat.telegram.presses import PRESSED_TWICE, REFUSED, UNKNOWN
 from codebutler.domain.errors import ChatOutcomeUnknownError, StoreError
 from codebutler.domain.message import (
     ALLOW_ACTION,
@@ -66,7 +66,7 @@ async def test_a_second_tap_is_the_same_press(room: Room, server: BotServer) -> 
     card = await post(room)
     first, second = server.press(GROUP, card, "Allow"), server.press(GROUP, card, "Allow")
     assert await answered(room, first) == ""
-    assert await answered(room, second) == AGAIN
+    assert await answered(room, second) == PRESSED_TWICE
     assert len(room.clicks) == 1
 
 
@@ -120,7 +120,7 @@ async def test_a_button_means_nothing_on_another_card(room: Room, server: BotSer
 async def test_a_press_that_the_disk_did_not_take_comes_again(
     room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
+    monkeypatch.setattr("codebutler.chat.telegram.connection.RETRY_S", 0.01)
     card = await post(room)
     room.intake.accept = Refusing(2, room.intake.accept)  # type: ignore[method-assign,assignment]
     await answered(room, server.press(GROUP, card, "Allow"))

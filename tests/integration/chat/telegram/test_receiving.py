@@ -75,7 +75,7 @@ async def test_what_the_disk_does_not_take_is_asked_for_again(
     server: BotServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.telegram.room.Journal", FullDisk)
-    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
+    monkeypatch.setattr("codebutler.chat.telegram.connection.RETRY_S", 0.01)
     server.say(GROUP, "one")
     server.say(GROUP, "two")
     async with Room(server, tmp_path / "journal.db") as room:
@@ -219,7 +219,7 @@ async def test_without_the_right_to_make_topics_general_is_answered_in_general(
 async def test_one_that_we_cannot_handle_keeps_no_other_away(
     room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
+    monkeypatch.setattr("codebutler.chat.telegram.connection.RETRY_S", 0.01)
     accept = room.intake.accept
     tried: list[Event] = []
 
@@ -302,7 +302,7 @@ async def test_an_album_is_one_message(room: Room, server: BotServer) -> None:
 async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the_same(
     room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codebutler.chat.telegram.connection.AGAIN_S", 0.01)
+    monkeypatch.setattr("codebutler.chat.telegram.connection.RETRY_S", 0.01)
     monkeypatch.setattr("codebutler.chat.telegram.connection.ALBUM_S", 0.01)
     accept = room.intake.accept
     refused: list[Event] = []
@@ -398,7 +398,7 @@ async def test_being_taken_out_and_in_is_told(room: Room, server: BotServer) -> 
 async def test_two_consumers_go_on_and_say_so(
     server: BotServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codebutler.chat.telegram.polling.SHARED_S", (0.01, 0.02))
+    monkeypatch.setattr("codebutler.chat.telegram.polling.OTHER_CONSUMER_WAIT_S", (0.01, 0.02))
     async with Room(server, tmp_path / "a.db") as one:
         await one.until(lambda: server.polls.is_waiting)
         other = asyncio.create_task(server.polls.get(None, 100, 50, None))
@@ -413,7 +413,7 @@ async def test_two_consumers_go_on_and_say_so(
 async def test_a_refused_token_ends_it_at_the_start_only(server: BotServer, tmp_path: Path) -> None:
     server.token = "987654321:AAanother-token-of-another-bot_0000000"
     room = Room(server, tmp_path / "a.db")
-    room.chat.use_token("123456789:AAtest-token_of-no-bot_at-all_0123456")
+    room.chat.api.use_token("123456789:AAtest-token_of-no-bot_at-all_0123456")
     async with room.chat:
         with pytest.raises(ChatAuthError, match="BotFather"):
             await room.connection.run()

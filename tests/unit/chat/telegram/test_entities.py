@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from codebutler.chat.telegram.entities import MAX_ENTITIES, MAX_UNITS, Builder, Entity, FormattedText, split
-from codebutler.chat.telegram.render import Mentions, foreign, own
+from codebutler.chat.telegram.render import Mentions, write_agent_markdown, write_own_markdown
 from tests.telegram.methods import check_nesting, checked_text
 
 PIECES = st.sampled_from(
@@ -26,8 +26,8 @@ MARKDOWN = st.lists(PIECES | st.text(max_size=20), max_size=60).map("".join)
 
 def shown(markdown: str) -> FormattedText:
     out = Builder()
-    foreign(out, markdown)
-    return out.built()
+    write_agent_markdown(out, markdown)
+    return out.build()
 
 
 def squeezed(text: str) -> str:
@@ -50,13 +50,13 @@ def test_telegram_takes_whatever_markdown_becomes(markdown: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(MARKDOWN, st.integers(min_value=8, max_value=200), st.integers(min_value=3, max_value=10))
-def test_parts_lose_nothing_and_fit(markdown: str, limit: int, most: int) -> None:
+def test_parts_lose_nothing_and_fit(markdown: str, limit: int, max_entities: int) -> None:
     whole = shown(markdown)
-    parts = split(whole, limit, most)
+    parts = split(whole, limit, max_entities)
     assert squeezed("".join(part.text for part in parts)) == squeezed(whole.text)
     for part in parts:
         assert part.units <= limit
-        assert len(part.entities) <= most
+        assert len(part.entities) <= max_entities
         check_nesting(part.as_json())
         for entity in part.entities:
             assert 0 <= entity.start < entity.end <= len(part.text)
@@ -72,8 +72,8 @@ def test_no_word_is_lost(text: str) -> None:
 @given(MARKDOWN)
 def test_our_own_markdown_is_taken_too(markdown: str) -> None:
     out = Builder()
-    own(out, markdown, Mentions())
-    for part in split(out.built()):
+    write_own_markdown(out, markdown, Mentions())
+    for part in split(out.build()):
         checked_text(as_sent(part), "text", MAX_UNITS)
 
 

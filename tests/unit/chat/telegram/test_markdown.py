@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.telegram.entities import Builder, FormattedText
-from codebutler.chat.telegram.render import Mentions, foreign, own
+from codebutler.chat.telegram.render import Mentions, write_agent_markdown, write_own_markdown
 from codebutler.text.markup import fence
 
 
 def shown(markdown: str) -> FormattedText:
     out = Builder()
-    foreign(out, markdown)
-    return out.built()
+    write_agent_markdown(out, markdown)
+    return out.build()
 
 
 def ours(markdown: str, *names: str) -> FormattedText:
     out = Builder()
-    own(out, markdown, Mentions(names, {"tg:111": "Ana"}.get))  # type: ignore[arg-type]
-    return out.built()
+    write_own_markdown(out, markdown, Mentions(names, {"tg:111": "Ana"}.get))  # type: ignore[arg-type]
+    return out.build()
 
 
 def marks(text: FormattedText) -> list[tuple[str, str]]:
@@ -78,7 +78,7 @@ def test_only_whom_we_may_name_is_named() -> None:
     named = ours(link, "tg:111")
     assert named.text == "Ana did"
     (entity,) = named.entities
-    assert (entity.kind, dict(entity.more)["user"]["id"]) == ("text_mention", 111)
+    assert (entity.kind, dict(entity.extra)["user"]["id"]) == ("text_mention", 111)
     assert (ours(link).text, ours(link).entities) == ("Ana did", ())
 
 

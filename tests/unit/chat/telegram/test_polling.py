@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.telegram.polling import POLL_S, SHARED, WEBHOOK, Poller, PollStatus, Taken
+from codebutler.chat.telegram.polling import OTHER_CONSUMER, POLL_S, WEBHOOK, BatchResult, Poller, PollStatus
 from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from tests.clock import ManualClock, settle
 
@@ -54,18 +54,18 @@ class Scene:
         self.clock = ManualClock()
         self.taken: list[tuple[list[int], bool]] = []
         self.told: list[PollStatus] = []
-        self.answer: Taken | None = None
+        self.answer: BatchResult | None = None
         self.gate: asyncio.Event | None = None
         self.poller = Poller(self.api, self.take, self.clock, Random(1), self.told.append)  # type: ignore[arg-type]
 
-    async def take(self, updates: Sequence[Mapping[str, Any]], waited: bool) -> Taken:
+    async def take(self, updates: Sequence[Mapping[str, Any]], waited: bool) -> BatchResult:
         if self.gate is not None:
             await self.gate.wait()
         numbers = [update["update_id"] for update in updates]
         self.taken.append((numbers, waited))
         if self.answer is not None:
             return self.answer
-        return Taken(numbers[-1] + 1 if numbers else None)
+        return BatchResult(numbers[-1] + 1 if numbers else None)
 
     @property
     def offsets(self) -> list[int | None]:
@@ -85,7 +85,7 @@ async def test_the_offset_moves_over_what_was_taken_only(scene: Scene) -> None:
     running = asyncio.create_task(scene.poller.run())
     scene.api.tell(some(5, 6, 7))
     await settle(200)
-    scene.answer = Taken(8, after_s=2.0)
+    scene.answer = BatchResult(8, retry_after_s=2.0)
     scene.api.tell(some(8, 9))
     await settle(200)
     scene.answer = None
@@ -129,7 +129,7 @@ async def test_a_server_that_does_not_wait_is_not_asked_without_end(scene: Scene
 @pytest.mark.parametrize(
     ("error", "trouble"),
     [
-        (ChatError("Conflict", "other_consumer"), SHARED),
+        (ChatError("Conflict", "other_consumer"), OTHER_CONSUMER),
         (ChatError("Conflict", "webhook"), WEBHOOK),
         (ChatUnreachableError("Telegram cannot be reached", "unreachable"), "Telegram cannot be reached"),
         (ChatRateLimitedError(20), "rate limited, retry after 20 s"),

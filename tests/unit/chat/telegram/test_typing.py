@@ -33,7 +33,7 @@ async def test_it_goes_on_until_it_is_over() -> None:
     await clock.advance(10)
     assert len(api.calls) == 3
     assert api.calls[0]["message_thread_id"] == 48
-    typing.over(Destination(-1, topic=48))
+    typing.hide(Destination(-1, topic=48))
     await clock.advance(60)
     assert len(api.calls) == 3
     await typing.close()

@@ -86,7 +86,7 @@ def test_a_thread_that_is_no_topic_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "spoken"),
+    ("text", "normalized"),
     [
         ("/status", "!status"),
         ("/status@butler_bot now", "!status now"),
@@ -99,8 +99,8 @@ def test_a_thread_that_is_no_topic_counts_for_nothing() -> None:
         ("@butler_bot: /status", "!status"),
     ],
 )
-def test_commands_are_our_words(text: str, spoken: str) -> None:
-    assert heard(text=text).text == spoken
+def test_commands_are_our_words(text: str, normalized: str) -> None:
+    assert heard(text=text).text == normalized
 
 
 def test_being_called_by_name() -> None:
@@ -190,7 +190,7 @@ def test_presses_and_edits_and_membership() -> None:
     }
     pressed = parse({"callback_query": query}, ME)
     assert isinstance(pressed, Pressed)
-    assert (pressed.data, pressed.spot.message, pressed.keys) == ("b:0-x", 52, ((key,),))
+    assert (pressed.data, pressed.spot.message, pressed.button_rows) == ("b:0-x", 52, ((key,),))
     gone = {"callback_query": {**query, "message": {"message_id": 52, "chat": GROUP, "date": 0}}}
     assert isinstance(parse(gone, ME), Pressed)
     edit = parse({"edited_message": {**message()["message"], "edit_date": 1795000009}}, ME)
