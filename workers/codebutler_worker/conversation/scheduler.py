@@ -63,6 +63,8 @@ class TurnScheduler:
         self._keyboard = asyncio.Lock()
         self._tasks = Tasks(runtime.broke)
         self._shown: Mapping[str, ShownWait] = {}
+        config = runtime.settings.config
+        self._slots = Slots(config.agent.parallel_turns, MAX_PROGRAMS, beside(config))
         self._queued = 0
         self.parked = 0
         """How many waiting turns wait for a limit or a budget."""
@@ -205,7 +207,7 @@ class TurnScheduler:
             look_again_s, parked = resume_due(uow, parked)
         queued = uow.turns.find(state="queued")
         ready = [turn for turn in queued if turn.id not in steering]
-        slots = Slots(agent.parallel_turns, MAX_PROGRAMS, beside(config))
+        slots = self._slots
         choice = choose(ready, busy, uow.now, slots, debounce_s=agent.debounce_seconds)
         starting, elsewhere = choice.start, self._runtime.elsewhere
         if agent.on_limit not in ("wait", "ask"):

@@ -271,7 +271,9 @@ class RunningTurn:
         if self._trace is not None:
             self._trace.heard(event)
         self._display.heard(event)
-        self._watch.heard(self._display.view.usage)
+        self._watch.usage = self._display.view.usage
+        if self._watch.is_limited and self._watch.met is None:
+            self._watch.judge()
 
     def _publishing(self) -> Publisher:
         if self._publisher is None:

@@ -261,13 +261,15 @@ class BudgetWatch:
         config = runtime.settings.config
         self.met: BudgetLine | None = None
         self.counts = asks_model(config, turn.agent)
-        self._is_limited = self.counts and is_limited(config.budget)
+        self.is_limited = self.counts and is_limited(config.budget)
+        self.usage = Usage()
+        """The turn's use so far."""
         began = turn.started_at
         self._began = datetime.fromisoformat(began) if began else runtime.clock.now()
         self.until = self._began
         self._runtime = runtime
         self._turn = turn
-        self._usage = self._kept = Usage()
+        self._kept = self.usage
         self._others: Sequence[Spent] = ()
         self._beyond = Beyond()
         self._worked_s = 0.0
@@ -289,16 +291,10 @@ class BudgetWatch:
         self._worked_s = self.worked_s
         self._waits = waiting
 
-    def heard(self, usage: Usage) -> None:
-        """The turn's use so far."""
-        self._usage = usage
-        if self._is_limited and self.met is None:
-            self._judge()
-
     async def run(self, at_limit: Callable[[], Awaitable[None]]) -> None:
         """Watch until a limit is reached, and then call ``at_limit``. For a turn that ``counts``."""
         while self.met is None:
-            if self._is_limited or self._usage != self._kept:
+            if self.is_limited or self.usage != self._kept:
                 await self._look()
             if self.met is None:
                 await wait_for(self._runtime.clock, self._over, KEEP_S)
@@ -306,13 +302,13 @@ class BudgetWatch:
 
     async def _look(self) -> None:
         """Store the turn's use, and see whether a limit is reached."""
-        usage = self._usage
+        usage = self.usage
         try:
             self._others, self._beyond = await self._runtime.commit(partial(self._keep, usage=usage))
             self._kept = usage
         except StoreError as error:
             self._runtime.log("ERR", f"cannot record the usage of a run: {error}")
-        self._judge()
+        self.judge()
 
     def _keep(self, uow: UnitOfWork, usage: Usage) -> tuple[list[Spent], Beyond]:
         """Store the turn's use; returns that of the day's other turns, and what is used beyond the day."""
@@ -325,7 +321,7 @@ class BudgetWatch:
             agent_turns=usage.turns,
             worked_s=self.worked_s,
         )
-        if not self._is_limited:
+        if not self.is_limited:
             return [], Beyond()
         first, until = day_of(self._began, zone_of(config.budget.timezone))
         beyond = beyond_day(uow, config, self._runtime.elsewhere, self._began)
@@ -334,8 +330,9 @@ class BudgetWatch:
         )
         return [one for one in others if asks_model(config, one.agent)], beyond
 
-    def _judge(self) -> None:
-        usage = self._usage
+    def judge(self) -> None:
+        """See whether the use so far reaches a limit."""
+        usage = self.usage
         tokens = usage.input_tokens + usage.output_tokens
         account = account_of(self._turn)
         own = Spent(

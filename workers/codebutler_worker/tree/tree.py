@@ -35,12 +35,18 @@ PRUNE_EVERY = 20
 SNAPSHOT_S = 10.0
 NOW = "now"
 BEFORE, AFTER = "before", "after"
+UNEXPECTED = "git gave an unexpected answer"
 _ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_SNAPSHOT = re.compile(rf"(?P<commit>{_ID.pattern}) (?P<tree>{_ID.pattern})")
 _BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
 
 
 class GitError(CodeButlerError):
     """Git failed; one line that says why."""
+
+
+class NoRepositoryError(GitError):
+    """The directory is not a git repository; nothing was started."""
 
 
 class GitSlowError(GitError):
@@ -64,10 +70,6 @@ class Git:
         found._policy = replace(self._policy, env=environment())  # noqa: SLF001 - of our own class
         return found
 
-    def has_repository(self) -> bool:
-        """Whether there is a git directory at all; starts nothing. If it is a link, the sandbox says what is wrong."""
-        return os.path.lexists(self.workdir / ".git")
-
     async def run(
         self,
         script: str,
@@ -79,10 +81,12 @@ class Git:
         """Run ``script``, and keep ``limit_bytes`` of what it prints (None: nothing, of any length). ``record`` is
         passed all its output.
 
-        Raises GitError for any failure, SandboxUnavailableError, and what ``record`` raises.
+        Raises NoRepositoryError if there is no git directory at all, GitError for any other failure,
+        SandboxUnavailableError, and what ``record`` raises.
         """
-        if not self.has_repository():
-            raise GitError(NOT_GIT)
+        # If it is a link, the sandbox says what is wrong.
+        if not os.path.lexists(self.workdir / ".git"):
+            raise NoRepositoryError(NOT_GIT)
         launch = self._sandbox.wrap(("/bin/sh", "-c", script, "git", *arguments), self._policy)
         try:
             ended = await run_to_end(launch, limit_bytes=limit_bytes, limit_s=limit_s, record=record)
@@ -194,7 +198,7 @@ class Tree:
         It includes untracked files; not ignored ones or files above MAX_FILE_BYTES. After git has once taken
         more than SNAPSHOT_S seconds there are no more snapshots: no turn should wait for that again.
         """
-        if self._too_large or not self.git.has_repository():
+        if self._too_large:
             return None
         async with self._lock:
             first = 0
@@ -203,11 +207,14 @@ class Tree:
                 self._afters += 1
             try:
                 said = await self.git.run(SNAPSHOT, _BLOCKS, name, str(first), limit_s=SNAPSHOT_S)
+            except NoRepositoryError:
+                return None
             except GitSlowError as error:
                 self._too_large = True
                 raise GitError(f"{error} to keep the working tree, so no turn can be undone here") from error
-        commit, _, tree = said.output.decode(errors="replace").partition(" ")
-        return Snapshot(_checked(commit), _checked(tree))
+        if (found := _SNAPSHOT.fullmatch(said.output.decode(errors="replace"))) is None:
+            raise GitError(UNEXPECTED)
+        return Snapshot(found["commit"], found["tree"])
 
     async def difference(
         self,
@@ -298,7 +305,7 @@ def _number(text: bytes) -> int | None:
 
 def _checked(commit: str) -> str:
     if not _ID.fullmatch(commit):
-        raise GitError("git gave an unexpected answer")
+        raise GitError(UNEXPECTED)
     return commit
 
 

@@ -29,7 +29,7 @@ from codebutler_worker.sandbox.destinations import (
 )
 from codebutler_worker.store.opening import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.tree.trailers import STATE, Target, WorktreeState, find_target, parse_state
-from codebutler_worker.tree.tree import NOT_GIT, Git, GitError, Tree
+from codebutler_worker.tree.tree import Git, GitError, Tree
 
 WORKTREES = "worktrees"
 READY = "ready"
@@ -127,8 +127,6 @@ class Worktrees:
             if (found := existing(self.repo, conversation)) is not None:
                 return found
             main = self.git(self.repo)
-            if not main.has_repository():
-                raise GitError(NOT_GIT)
             commit = (await main.run(HEAD)).output.decode(errors="replace").strip()
             if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", commit):
                 raise GitError(NO_COMMIT)

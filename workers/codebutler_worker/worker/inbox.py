@@ -7,7 +7,6 @@ of times.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import is_session
@@ -71,13 +70,15 @@ class EventInbox:
         """Accept the event; returns what is left to do after the commit."""
         if not uow.inbox.add(InboxRow(event.key, seq), known="keep"):
             return Todo()
-        if not isinstance(request, Prompt) or request.prefix is not None:
+        is_plain = isinstance(request, Prompt) and request.prefix is None
+        if not is_plain:
             request = self._resolved(event, request)
-        elif self.settings.config.agent.mention == "mention" and _is_uncalled(event):
-            return self._overheard(uow, event)
         match event:
             case MessagePosted():
-                return self._posted(uow, event, request)
+                by_name = (
+                    is_plain and self.settings.config.agent.mention == "mention" and event.origin == "chat"
+                )
+                return self._posted(uow, event, request, is_called=event.mentioned or not by_name)
             case SlashCommand():
                 return self._slash(uow, event, request)
             case MessageEdited():
@@ -107,20 +108,39 @@ class EventInbox:
         checks = withdraw_checks(uow, None, STOPPED) + stop_race_checks(uow, None)
         return Todo(stop=tuple(turn.id for turn in uow.turns.find(state=LIVE)), withdrawn=checks)
 
-    def _posted(self, uow: UnitOfWork, event: MessagePosted, request: Request) -> Todo:
+    def _posted(
+        self, uow: UnitOfWork, event: MessagePosted, request: Request, *, is_called: bool = True
+    ) -> Todo:
+        """Plain talk that does not call us (``agent.mention``) counts if a card, a question or a program waits for it,
+        and starts nothing new."""
         note, config = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"', self.settings.config
         todo = Todo()
         match request:
-            case Prompt(text=text, prefix=prefix) if not (
-                text.strip() or event.files or self._is_session(prefix)
+            case Prompt(text=text, prefix=prefix) if is_called and not (
+                text.strip() or event.files or (prefix is not None and is_session(config, prefix))
             ):
                 self._decline(uow, event, SAY_WHAT)
             case Prompt():
-                said = _incoming(event, request)
+                said = Incoming(
+                    channel=event.channel,
+                    ref=event.ref,
+                    order=event.order,
+                    root=event.thread or event.ref,
+                    user=event.user,
+                    text=request.text,
+                    prefix=request.prefix,
+                    late=event.late,
+                    handled=event.handled != "no",
+                    files=event.files,
+                    job=event.job,
+                )
+                is_wanted = is_called or (not event.stale and is_polled(uow, config, event))
+                answered: Todo | None = None
                 # Only within a thread may a message answer a card or go to a session.
-                within = event.thread is not None
-                answered = decide_typed(uow, config, event, request) if within else None
-                answered = answered or (type_in(uow, config, said) if within else None)
+                if event.thread is not None:
+                    answered = decide_typed(uow, config, event, request) or type_in(uow, config, said)
+                if answered is None and not is_wanted:
+                    return todo
                 take = park if event.stale else enqueue
                 todo = answered or take(uow, config, said)
             case Command() if event.stale:
@@ -143,25 +163,6 @@ class EventInbox:
         if self.skills is None:
             return request
         return taught(request, event.user, self.settings, self.skills)
-
-    def _overheard(self, uow: UnitOfWork, event: MessagePosted) -> Todo:
-        """Plain talk without a mention: it counts if a card or a program waits for it, and starts nothing new."""
-        config, request = self.settings.config, Prompt(text=event.text)
-        note = f'{event.user}: "{one_line(event.text, LOGGED_CHARS)}"'
-        polled = is_polled(uow, config, event)
-        decided = decide_typed(uow, config, event, request)
-        if decided is not None:
-            return decided.logged("MSG", note)
-        said = _incoming(event, request)
-        if (typed := type_in(uow, config, said)) is not None:
-            return typed.logged("MSG", note)
-        if polled and not event.stale:
-            return enqueue(uow, config, said).logged("MSG", note)
-        return Todo()
-
-    def _is_session(self, prefix: str | None) -> bool:
-        """Whether that prefix starts a session, which needs no text."""
-        return prefix is not None and is_session(self.settings.config, prefix)
 
     def _slash(self, uow: UnitOfWork, event: SlashCommand, request: Request) -> Todo:
         note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'
@@ -289,24 +290,3 @@ class EventInbox:
             return Todo()
         withdraw_message(uow, found[0])
         return Todo().logged("MSG", f"{event.user} deleted a message that had not started")
-
-
-def _is_uncalled(event: Event) -> TypeGuard[MessagePosted]:
-    """Whether it lacks a mention: plain talk is accepted if its thread waits for an answer."""
-    return isinstance(event, MessagePosted) and event.origin == "chat" and not event.mentioned
-
-
-def _incoming(event: MessagePosted, request: Prompt) -> Incoming:
-    return Incoming(
-        channel=event.channel,
-        ref=event.ref,
-        order=event.order,
-        root=event.thread or event.ref,
-        user=event.user,
-        text=request.text,
-        prefix=request.prefix,
-        late=event.late,
-        handled=event.handled != "no",
-        files=event.files,
-        job=event.job,
-    )
