@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -121,7 +121,7 @@ class ScriptedBackend(AgentBackend):
         self.changed = asyncio.Event()
         self._clock = clock
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         run = Run(turn, self._clock.monotonic())
         self.runs.append(run)
         self.changed.set()

@@ -55,6 +55,7 @@ Capability = Literal[
 CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 CellState = Literal["yes", "no", "not supported", "not tried"]
 RESULT_NAME = "agents.json"
+"""The file of the last result, in CodeButler's home."""
 RESULT_FORMAT = 1
 """Raised when a field is removed or changes its meaning, not when one is added."""
 

@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from ctypes import c_uint32
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class _OneLineBackend(AgentBackend):
 
     name = "claude"
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         yield Started(turn.turn_id)
         yield Text("**Here.**")
         yield Finished(ok=True, text="**Here.**", reason="done")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 
@@ -241,7 +241,7 @@ async def test_an_answer_is_on_disk_before_its_agent_is_ended(tmp_path: Path) ->
     class Watched(ScriptedBackend):
         left: list[str] | None = None
 
-        async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+        async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
             async for event in super().start(turn):
                 yield event
                 if isinstance(event, Finished):

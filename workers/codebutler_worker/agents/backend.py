@@ -7,7 +7,7 @@ Finished, whatever happens to the program behind it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -252,7 +252,7 @@ class AgentBackend(ABC):
     """Whether it awaits ``TurnRequest.ready`` itself; for others it is awaited before they start."""
 
     @abstractmethod
-    def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. Closing the iterator early stops the turn and everything it started."""
 
     async def answer(self, turn_id: str, request_id: str, answer: Answer) -> bool:  # noqa: ARG002 - most agents cannot

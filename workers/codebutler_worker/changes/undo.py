@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -146,7 +146,7 @@ class UndoBackend(AgentBackend):
         self._tree = tree
         self._under_way: set[asyncio.Task[Finished]] = set()
 
-    async def start(self, turn: TurnRequest) -> AsyncIterator[AgentEvent]:
+    async def start(self, turn: TurnRequest) -> AsyncGenerator[AgentEvent]:
         """Run the turn. A partial undo would be worse than a complete one, so once started it is not stopped."""
         yield ToolUse(turn.turn_id, "Undo", " ".join(turn.prompt.split())[:80])
         task = asyncio.create_task(self._undo(turn), name=f"undo of {turn.turn_id}")

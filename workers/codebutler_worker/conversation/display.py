@@ -92,8 +92,8 @@ class ToolLog:
 
 
 class Display:
-    """The display of one turn. ``start`` once; ``settle`` before its outcome is posted, nothing after that.
-    ``terminal`` is a program's, None for an agent; ``tasks`` end with the turn, in any case."""
+    """The display of one turn, which its ``tasks`` update from now on: they must have ended before the outcome is
+    posted. ``terminal`` is a program's, None for an agent; ``tools`` are reported if the output is verbose."""
 
     def __init__(self, runtime: Runtime, place: ThreadPlace, begun: BegunTurn) -> None:
         output = runtime.settings.config.output
@@ -113,23 +113,19 @@ class Display:
         self._after = begun.progress_op_id
         """The operation that the status must follow: a message of ours clears it."""
         self._status = "is working"
-        self._quiet = output.verbosity == "quiet" and begun.progress_op_id is None
-        self._tools: ToolLog | None = None
+        self.tools: ToolLog | None = None
         if output.verbosity == "verbose":
-            self._tools = ToolLog(output.max_chars_per_message, runtime.redactor.redact)
+            self.tools = ToolLog(output.max_chars_per_message, runtime.redactor.redact)
         self._changed = asyncio.Event()
         self._status_changed = asyncio.Event()
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        """Start showing the turn."""
         shown = {"status": self._show_status(), "mark": self._mark()}
         if self.terminal is not None:
             shown["terminal"] = self.terminal.run()
-        elif not self._quiet:
+        elif output.verbosity != "quiet" or begun.progress_op_id is not None:
             shown["progress"] = self._show_progress()
-        for name, work in shown.items():
-            self.tasks.append(asyncio.create_task(work, name=f"{name} of {self._turn.id}"))
+        self.tasks = [
+            asyncio.create_task(work, name=f"{name} of {self._turn.id}") for name, work in shown.items()
+        ]
 
     def heard(self, event: AgentEvent) -> None:
         """Record an event of the agent."""
@@ -138,9 +134,9 @@ class Display:
         # Two agents' words in one stream would be unreadable.
         if self._place.thread and not self._races and (told := live(event, self._place.thread)) is not None:
             self._runtime.send(told)
-        if self._tools is not None:
-            self._tools.heard(event)
-            if self._tools.waits:
+        if self.tools is not None:
+            self.tools.heard(event)
+            if self.tools.waits:
                 self._status_changed.set()
         self._see(reduce(self.view, event))
 
@@ -161,17 +157,13 @@ class Display:
             self._status = status
             self._status_changed.set()
 
-    async def settle(self) -> None:
-        """Show nothing more; pending tool reports are stored before this returns."""
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        if self._tools is not None and self._tools.waits:
-            try:
-                await self._runtime.commit(self._post_tools)
-            except StoreError as error:
-                # The answer says more than these, and is retried until the store takes it.
-                self._runtime.log("WRN", f"cannot report tools: {error}")
+    async def report_tools(self) -> None:
+        """Store the tool reports that are left when the turn is over."""
+        try:
+            await self._runtime.commit(self._post_tools)
+        except StoreError as error:
+            # The answer says more than these, and is retried until the store takes it.
+            self._runtime.log("WRN", f"cannot report tools: {error}")
 
     async def _mark(self) -> None:
         """A turn that ends within a moment needs only its end mark."""
@@ -187,7 +179,7 @@ class Display:
             if self._after:
                 await self._runtime.outbox.settled(self._after)
             self._status_changed.clear()
-            if self._tools is not None and self._tools.waits:
+            if self.tools is not None and self.tools.waits:
                 await self._runtime.outbox.settled(await self._runtime.commit(self._post_tools))
             if self._place.thread:
                 self._runtime.send(Doing(thread=self._place.thread, text=self._status))
@@ -233,7 +225,7 @@ class Display:
         return posted
 
     def _post_tools(self, uow: UnitOfWork) -> str:
-        return uow.post(self._place, self._tools.take() if self._tools else "", value="progress")
+        return uow.post(self._place, self.tools.take() if self.tools else "", value="progress")
 
 
 FILE = "file"

@@ -90,8 +90,8 @@ _UNREAD = "[sent earlier; your run was stopped before you read it]"
 class BegunTurn:
     """A turn committed as running, and the input for its agent. ``messages`` are the turn's own;
     ``withdrawn`` are the checks that it ended. ``has_moved``: its agent's session began in another directory.
-    ``has_own_tree``: it works in a worktree of its own, as only agents that may change the tree do; programs run where
-    their thread is."""
+    ``is_apart``: its conversation may have a worktree of its own; ``has_own_tree``: it works in one, as only agents
+    that may change the tree do; programs run where their thread is."""
 
     turn: TurnRow
     said: tuple[PromptMessage, ...]
@@ -108,6 +108,7 @@ class BegunTurn:
     withdrawn: tuple[str, ...] = ()
     choice: Choice = CONFIGURED
     has_moved: bool = False
+    is_apart: bool = False
     has_own_tree: bool = False
 
     @property
@@ -157,6 +158,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     files = [file for one in said if not one.known for file in uow.attachments.find(message_id=one.id)]
     # By this name its agent finds the thread again.
     name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
+    is_apart = bool(own_tree(config, turn.conversation))
     # A message that starts its own thread has no past.
     has_past = past or turn.thread not in messages
     ends_checks = uow.deferred.find() and turn.agent not in beside(config)
@@ -175,7 +177,8 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
         withdrawn=_end_checks(uow, turn, config) if ends_checks else (),
         choice=choice_for(uow, turn, config, people),
         has_moved=bool(session and own and was_picked(uow, own)),
-        has_own_tree=has_agent and bool(own_tree(config, turn.conversation)),
+        is_apart=is_apart,
+        has_own_tree=has_agent and is_apart,
         facts=(*uow.facts.find(scope=REPO_SCOPE), *uow.facts.find(scope=turn.user_id)),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
 from errno import EMFILE, ENFILE
 from functools import partial
@@ -19,6 +20,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
 from codebutler.platform.signals import reached
 from codebutler.platform.tasks import settled_within
+from codebutler.protocol.capabilities import RESULT_NAME
 from codebutler.protocol.messages import Doing, TurnStarted
 from codebutler.text.requests import Prose, prose_of
 from codebutler_worker.agents.answer import clean
@@ -90,7 +92,7 @@ class RunningTurn:
         self._told: asyncio.Future[None] = loop.create_future()
         self._publisher: Publisher | None = None  # before its agent sends anything but text
         self._asking: Asking | None = None  # before its agent asks people anything
-        self._display = Display(runtime, self._place, begun)
+        self._display: Display  # from the start of ``run``
         self._snapshots = Snapshots(runtime, begun.turn, Path(runtime.settings.path))
         self._watch = BudgetWatch(runtime, begun.turn)
         traces = runtime.traces
@@ -104,16 +106,19 @@ class RunningTurn:
         tag = tag_of(runtime.settings.config, row.agent)
         runtime.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
-        tasks = [drive]
+        self._display = Display(runtime, self._place, self._begun)
+        beside = self._display.tasks
         if self._watch.counts:
-            tasks.append(asyncio.create_task(self._watch.run(self._end_at_limit), name=f"budget of {row.id}"))
-        self._display.start()
+            watching = self._watch.run(self._end_at_limit)
+            beside.append(asyncio.create_task(watching, name=f"budget of {row.id}"))
         try:
             await asyncio.wait((drive, self._outcome), return_when=asyncio.FIRST_COMPLETED)
-            # A last update from it must not come after the final figures.
-            for watching in tasks[1:]:
-                watching.cancel()
-            await self._display.settle()
+            # A last update from them must not come after the final figures.
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            if self._display.tools is not None and self._display.tools.waits:
+                await self._display.report_tools()
             await self._conclude(self._finished(drive))
             self._told.set_result(None)
             # What its program leaves behind counts too.
@@ -126,14 +131,12 @@ class RunningTurn:
             if self._begun.has_own_tree and drive.done():
                 await tidy_workdir(runtime, row)
         finally:
-            tasks += self._display.tasks
-            if self._snapshots.beginning is not None:
-                self._snapshots.beginning.cancel()
-            for task in tasks:
-                task.cancel()
-            closing = [part.close() for part in (self._asking, self._publisher) if part is not None]
             beginning = [self._snapshots.beginning] if self._snapshots.beginning is not None else []
-            await asyncio.gather(*tasks, *beginning, *closing, return_exceptions=True)
+            tasks = (drive, *beside, *beginning)
+            for running in tasks:
+                running.cancel()
+            closing = [part.close() for part in (self._asking, self._publisher) if part is not None]
+            await asyncio.gather(*tasks, *closing, return_exceptions=True)
 
     async def stop(self, by: PersonRef = NO_PERSON, *, forced: bool = False) -> None:
         """Ask the agent to end; force it if it does not, or at once. ``by`` is named in the thread."""
@@ -183,9 +186,10 @@ class RunningTurn:
         try:
             runtime, row = self._runtime, self.row
             backend = await runtime.agents.get(row.agent, self._begun.choice)
-            words = " ".join(said.text for said in self._begun.said)
-            task = runtime.redactor.redact(words) if self._begun.has_own_tree else None
-            self._snapshots.workdir = await runtime.agents.workdir(row.conversation, task=task)
+            if self._begun.is_apart:
+                words = " ".join(said.text for said in self._begun.said)
+                task = runtime.redactor.redact(words) if self._begun.has_own_tree else None
+                self._snapshots.workdir = await runtime.agents.workdir(row.conversation, task=task)
         except CodeButlerError as error:
             self._outcome.set_result(Finished(ok=False, text=str(error), reason="unavailable"))
             return
@@ -195,8 +199,7 @@ class RunningTurn:
             await self._snapshots.ready()
         self._backend = backend
         reached("spawn.before")
-        stream = backend.start(request)
-        try:
+        async with aclosing(backend.start(request)) as stream:
             async for heard in stream:
                 event = clean(heard, self._runtime.redactor.redact)
                 if not isinstance(event, Finished):
@@ -208,10 +211,6 @@ class RunningTurn:
                         event = replace(event, text=prose_of([Prose(event.text)]))
                     self._outcome.set_result(event)
                     await asyncio.wait({self._told}, timeout=ANSWER_FIRST_S)
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
 
     async def _request(self) -> TurnRequest | None:
         """The agent's whole input, once the files are there; None if there is nothing (any more). Raises
@@ -219,7 +218,8 @@ class RunningTurn:
         begun, workdir, files = self._begun, self._snapshots.workdir, self._begun.attachments
         if files:
             files = await AttachmentFetcher(self._runtime, self._place, workdir).fetch(files)
-        await warn_of_lacks(self._runtime, begun, files, self._session_id)
+        if (self._runtime.home.root / RESULT_NAME).exists():
+            await warn_of_lacks(self._runtime, begun, files, self._session_id)
         self._prompt = prompt_of(begun, files, workdir)
         record = ""
         if begun.missed != Missed():
