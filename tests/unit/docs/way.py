@@ -25,7 +25,7 @@ NAMES = {
     "worker": "worker",
     "run": "conversation",
     "agent": "agents, sandbox",
-    "outbox": "runtime/outbox",
+    "outbox": "runtime",
     "delivery": "chat/delivery",
 }
 STEPS = (
@@ -56,7 +56,7 @@ STEPS = (
     Step("delivery", "delivery", "choose the next API call", "chat/delivery/planner.py", "plan"),
     Step("delivery", "adapter", "render", "chat/slack/render.py", "rendered"),
     Step("adapter", "person", "post", "chat/slack/api.py", "SlackApi.post"),
-    Step("delivery", "outbox", "posted: remove it", "runtime/outbox.py", "Outbox.settle"),
+    Step("delivery", "outbox", "posted: remove it", "runtime/runtime.py", "Outbox.settle"),
 )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.protocol.messages import PIECE_BYTES, Send, TurnEnded, UploadPiece
-from codebutler_worker.runtime.outbox import Outbox, _left_behind
+from codebutler_worker.runtime.runtime import Outbox, _left_behind
 from codebutler_worker.store.rows import OutboxRow
 from codebutler_worker.store.unit_of_work import Store
 

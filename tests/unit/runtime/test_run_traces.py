@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codebutler.protocol.conversations import MOST_SPANS, Traced
 from codebutler_worker.agents.backend import Text, ToolResult, ToolUse
-from codebutler_worker.runtime.runtime import MOST_WAITING, Traces
+from codebutler_worker.runtime.traces import MOST_WAITING, Traces
 from tests.clock import ManualClock
 from tests.events import posted
 
