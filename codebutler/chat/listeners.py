@@ -23,8 +23,6 @@ from codebutler.config.chats import message_url
 from codebutler.domain.message import PICK_ACTION, REASON_ACTION, STOP_ACTION
 from codebutler.domain.model import OPERATOR, MessagePosted, Operation, Post, TurnOutcome, Update, Upload
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
-from codebutler.intake.intake import GoOn
-from codebutler.intake.records import Entry
 from codebutler.protocol.control import (
     Choice,
     ControlReply,
@@ -60,13 +58,11 @@ class Listener:
 
     def __init__(
         self,
-        channel: ConversationRef,
         thread: MessageRef | None = None,
         *,
         called: Callable[[PersonRef], str] = str,
         redact: Callable[[str], str] = str,
     ) -> None:
-        self.channel = channel
         self.thread = thread
         self.called = called
         self.redact = redact
@@ -90,6 +86,8 @@ class Listener:
 
     def tell(self, operation: Operation, ref: MessageRef) -> None:
         """An operation took effect in the channel; ``ref``: of the message, if it made one."""
+        if self.thread is None:
+            return
         match operation:
             case Post(thread=thread) if thread == self.thread:
                 self.replies.put_nowait(self._message(ref, operation))
@@ -113,7 +111,7 @@ class Listener:
 
     def overhear(self, event: MessagePosted) -> None:
         """Somebody else writes in the channel."""
-        if event.thread == self.thread:
+        if self.thread is not None and event.thread == self.thread:
             self.replies.put_nowait(Past(who=self.called(event.user), text=self.redact(event.text)))
 
     def live(self, live: Live) -> None:
@@ -140,45 +138,40 @@ class Listener:
 
 
 class Listeners:
-    """All current listeners, and ``on_ended``: observers of outcomes, which may take long; those return once their
-    records are on disk. ``called`` returns a user's name; text for a terminal goes through ``redact``."""
+    """All current listeners, by channel, and ``on_ended``: observers of outcomes, which may take long; they return once
+    their records are on disk. ``called`` returns a user's name; text for a terminal goes through ``redact``."""
 
     def __init__(self, called: Callable[[PersonRef], str] = str, redact: Callable[[str], str] = str) -> None:
         self.on_ended: list[Callable[[ConversationRef, Collection[str], TurnOutcome], Awaitable[None]]] = []
         self._called = called
         self._redact = redact
-        self._listening: list[Listener] = []
+        self.followers: dict[ConversationRef, list[Listener]] = {}
 
     @contextmanager
     def added(self, channel: ConversationRef, thread: MessageRef | None) -> Iterator[Listener]:
         """A new follower of the thread, until the context ends."""
-        listener = Listener(channel, thread, called=self._called, redact=self._redact)
-        self._listening.append(listener)
+        listener = Listener(thread, called=self._called, redact=self._redact)
+        self.followers.setdefault(channel, []).append(listener)
         try:
             yield listener
         finally:
-            self._listening.remove(listener)
-
-    def of(self, channel: ConversationRef) -> list[Listener]:
-        """Those who follow a thread of ``channel``."""
-        return [each for each in self._listening if each.channel == channel and each.thread is not None]
+            self.followers[channel].remove(listener)
+            if not self.followers[channel]:
+                del self.followers[channel]
 
     async def ended(
         self, channel: ConversationRef, messages: Collection[MessageRef], outcome: TurnOutcome
     ) -> None:
         """Messages of ``channel`` have their outcome."""
-        for listener in self.of(channel):
+        for listener in self.followers.get(channel, ()):
             listener.ended(messages, outcome)
         for told in self.on_ended:
             await told(channel, messages, outcome)
 
-    def overhear(self, entry: Entry, go_on: GoOn) -> None:
-        """A step of the dispatcher: listeners to a thread also get what people write in it."""
-        event = entry.event
-        if isinstance(event, MessagePosted) and event.origin == "chat":
-            for listener in self.of(event.channel):
-                listener.overhear(event)
-        go_on(entry)
+    def overhear(self, event: MessagePosted) -> None:
+        """Listeners to a thread also get what people write in it."""
+        for listener in self.followers.get(event.channel, ()):
+            listener.overhear(event)
 
 
 def _of_file(file: Upload) -> str:

@@ -44,11 +44,14 @@ log = logging.getLogger("codebutler.intake.direct")
 
 
 class DirectThreads:
-    """Where the messages of each repository are. ``load`` it before use."""
+    """Where the messages of each repository are. ``load`` it before use.
+
+    ``places``: the direct conversation that holds an item (a message's ref, a file's ID) of a repository's channel.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._places: dict[tuple[ConversationRef, str], ConversationRef] = {}
+        self.places: dict[tuple[ConversationRef, str], ConversationRef] = {}
         self._homes: dict[tuple[ConversationRef, str], ConversationRef] = {}
         self._channels: dict[ConversationRef, ConversationRef] = {}
 
@@ -60,7 +63,7 @@ class DirectThreads:
     @property
     def people(self) -> frozenset[PersonRef]:
         """The users whose direct conversation is known by ``meet``."""
-        return frozenset(PersonRef(item) for home, item in self._places if not home)
+        return frozenset(PersonRef(item) for home, item in self.places if not home)
 
     async def meet(self, user: PersonRef, channel: ConversationRef) -> None:
         """This is the conversation with ``user``; it has no repository yet. Raises StoreError."""
@@ -81,20 +84,19 @@ class DirectThreads:
         return self._channels.get(channel, NO_CHANNEL)
 
     def where(self, channel: ConversationRef, item: str) -> ConversationRef:
-        """The direct conversation that holds ``item`` (a message's ref, a file's ID) of a repository's channel; else
-        the channel itself."""
-        return self._places.get((channel, item), channel)
+        """Where ``item`` of a repository's channel is: in a direct conversation, else in the channel itself."""
+        return self.places.get((channel, item), channel)
 
     async def place(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> None:
         """Assign these to the repository of ``home``. Returns once that is on disk. Raises StoreError."""
-        fresh = [item for item in items if self._places.get((home, item)) != channel]
+        fresh = [item for item in items if self.places.get((home, item)) != channel]
         if fresh:
             await self._journal.place_direct(home, channel, fresh)
             self._note(home, channel, fresh)
 
     def knows(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> bool:
         """Whether all these items are assigned to the repository of ``home``."""
-        return all(self._places.get((home, item)) == channel for item in items)
+        return all(self.places.get((home, item)) == channel for item in items)
 
     def note(
         self, home: ConversationRef, channel: ConversationRef, items: Collection[str]
@@ -117,11 +119,11 @@ class DirectThreads:
     def _note(self, home: ConversationRef, channel: ConversationRef, items: Collection[str]) -> None:
         self._channels[channel] = home or self._channels.get(channel, NO_CHANNEL)
         for item in items:
-            self._places[home, item] = channel
+            self.places[home, item] = channel
             self._homes[channel, item] = home
-        while len(self._places) > KEPT_DIRECT:
-            oldest, place = next(iter(self._places.items()))
-            del self._places[oldest]
+        while len(self.places) > KEPT_DIRECT:
+            oldest, place = next(iter(self.places.items()))
+            del self.places[oldest]
             self._homes.pop((place, oldest[1]), None)
 
 

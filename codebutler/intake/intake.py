@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -132,11 +132,9 @@ class Intake:
             event = dated(event, self._clock.now(), self._away_until, max_age_hours)
         if request is not None:
             return await self._keep(event, request)
-        if isinstance(event, MessagePosted) and event.handled == "yes":
-            await self._journal.pass_over(event)
-            return "ignored"
         request = request_of(event, repo.prefixes)
-        if _not_for_us(repo.config, event, request) and not self._is_awaited(repo, event):
+        is_handled = isinstance(event, MessagePosted) and event.handled == "yes"
+        if is_handled or (_not_for_us(repo.config, event, request) and not self._is_awaited(repo, event)):
             await self._journal.pass_over(event)
             return "ignored"
         if not await self._allows(repo, event, request):
@@ -241,143 +239,136 @@ GoOn = Callable[[Entry], None]
 """Passes an entry to the next step."""
 Step = Callable[[Entry, GoOn], None]
 """Returns at once and raises nothing; it may pass entries on later, in the order it got a channel's."""
-Concern = Literal["event", "direct", "command"]
-"""What a step concerns: every event, those of direct messages, or commands."""
 
+RELEASED, ADDRESSED, UNANSWERED = 1, 2, 3
+"""The steps that an entry has passed: it is not held back; it is one of a repository's channel; no command of the
+parent."""
 RETRY_S = 5.0
 log = logging.getLogger("codebutler.audit")
 
 
-class Dispatcher:
-    """Passes accepted events through the steps to their workers. ``deliver`` queues an entry for its channel's worker.
-    ``dispatch`` returns at once and raises nothing."""
-
-    def __init__(
-        self,
-        *,
-        held_back: Step,
-        direct_message: Step,
-        parent_command: Step,
-        audit: Step,
-        overheard: Step,
-        deliver: Callable[[Entry], None],
-    ) -> None:
-        self._steps: tuple[tuple[Concern, Step], ...] = (
-            ("event", held_back),  # until what was written before it has been fetched
-            ("direct", direct_message),  # from here on it is one of its repository's channel, or is answered
-            ("command", parent_command),  # a command that no worker runs is answered
-            ("event", audit),  # what will start something is in the audit log first
-            ("event", overheard),  # listeners at this machine get it
-        )
-        self._deliver = deliver
-
-    def dispatch(self, entry: Entry, done: int = 0) -> None:
-        """Pass an entry, in order per channel, to each step that it concerns; ``done``: the number of steps it has
-        passed."""
-        is_command = isinstance(entry.request, Command)
-        for number, (concern, step) in enumerate(self._steps[done:], start=done + 1):
-            if concern == "event" or (entry.event.is_direct if concern == "direct" else is_command):
-                step(entry, partial(self.dispatch, done=number))
-                return
-        self._deliver(entry)
-
-
 class HeldBack:
-    """A step of the dispatcher. Clicks, slash commands and the operator's messages never wait."""
+    """The messages that wait until what was written before them has been fetched. ``waiting``, by channel: the place
+    of each in the channel's order, its entry, and how it continues."""
 
     def __init__(self) -> None:
-        self._held: dict[ConversationRef, list[tuple[str, Entry, GoOn]]] = {}
+        self.waiting: dict[ConversationRef, list[tuple[str, Entry, GoOn]]] = {}
 
     def hold(self, channel: ConversationRef) -> None:
         """Hold the channel's messages until ``release``."""
-        self._held.setdefault(channel, [])
+        self.waiting.setdefault(channel, [])
 
     def release(self, channel: ConversationRef) -> None:
         """Pass on what waits, in the order it was written. A channel that is not held has nothing waiting."""
-        for _, entry, go_on in sorted(self._held.pop(channel, []), key=lambda held: (held[0], held[1].seq)):
+        for _, entry, go_on in sorted(self.waiting.pop(channel, []), key=lambda held: (held[0], held[1].seq)):
             go_on(entry)
 
     def release_all(self) -> None:
         """Hold nothing any more."""
-        for channel in list(self._held):
+        for channel in list(self.waiting):
             self.release(channel)
 
-    def take(self, entry: Entry, go_on: GoOn) -> None:
-        """Keep messages of a held channel, and pass everything else on."""
-        held = self._held.get(entry.channel)
-        if held is not None and (order := _order(entry.event)) is not None:
-            held.append((order, entry, go_on))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What an event passes, in this order. ``held`` keeps what waits for earlier messages. ``direct_message`` answers
+    a direct message, or makes it one of its repository's channel. ``parent_command`` answers a command that no worker
+    runs.
+
+    ``keep`` writes audit lines and syncs them to the disk; it blocks, and raises OSError: then ``on_trouble`` is called
+    once for each channel. ``overhear`` gets the messages of channels that are ``followed`` at this machine.
+    ``deliver`` queues an entry for its channel's worker.
+    """
+
+    held: HeldBack
+    direct_message: Step
+    parent_command: Step
+    keep: Callable[[Sequence[AuditAct]], None]
+    on_trouble: Callable[[Entry, OSError], None]
+    followed: Container[ConversationRef]
+    overhear: Callable[[MessagePosted], None]
+    deliver: Callable[[Entry], None]
+
+
+class Dispatcher:
+    """Passes accepted events to their workers; run ``run`` beside it. While the audit log cannot be written, everything
+    waits except commands, which start nothing: `!stop` must still work."""
+
+    def __init__(self, steps: Steps, clock: Clock) -> None:
+        self._steps = steps
+        self._clock = clock
+        self._unaudited: deque[Entry] = deque()
+        self._arrived = asyncio.Event()
+        self.trouble = ""
+        """Why nothing starts, "" if it does."""
+
+    def dispatch(self, entry: Entry, passed: int = 0) -> None:
+        """Pass an entry on, in order per channel. Returns at once and raises nothing. ``passed``: the last step that it
+        has passed."""
+        is_command = isinstance(entry.request, Command)
+        held = self._steps.held.waiting.get(entry.channel)
+        if passed < RELEASED and held is not None and (order := _order(entry.event)) is not None:
+            held.append((order, entry, partial(self.dispatch, passed=RELEASED)))
+        elif passed < ADDRESSED and entry.event.is_direct:
+            self._steps.direct_message(entry, partial(self.dispatch, passed=ADDRESSED))
+        elif passed < UNANSWERED and is_command:
+            self._steps.parent_command(entry, partial(self.dispatch, passed=UNANSWERED))
+        elif isinstance(entry.request, Prompt) or (self._unaudited and not (self.trouble and is_command)):
+            # What starts something waits for its audit line, and everything after it, too.
+            self._unaudited.append(entry)
+            self._arrived.set()
         else:
-            go_on(entry)
+            self._hand_over(entry)
+
+    async def run(self) -> None:
+        """Write audit lines and pass on what waits for them, until cancelled. Entries that arrive together are synced
+        together, in order."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._unaudited:
+                batch = list(self._unaudited)
+                acts = [
+                    act_of(entry.event, entry.request, "allowed")
+                    for entry in batch
+                    if isinstance(entry.request, Prompt)
+                ]
+                try:
+                    await asyncio.to_thread(self._steps.keep, acts)
+                except OSError as error:
+                    self._report(batch, error)
+                    await self._clock.sleep(RETRY_S)
+                    continue
+                self.trouble = ""
+                for entry in batch:
+                    self._unaudited.popleft()
+                    self._hand_over(entry)
+
+    def _hand_over(self, entry: Entry) -> None:
+        event = entry.event
+        if (
+            entry.channel in self._steps.followed
+            and isinstance(event, MessagePosted)
+            and event.origin == "chat"
+        ):
+            self._steps.overhear(event)
+        self._steps.deliver(entry)
+
+    def _report(self, batch: Sequence[Entry], error: OSError) -> None:
+        """Tell each channel once, as long as the problem lasts."""
+        trouble = f"the audit log cannot be written: {(error.strerror or str(error)).lower()}"
+        if not self.trouble:
+            log.error("%s: nothing starts until this is fixed", trouble)
+            for entry in {each.channel: each for each in batch}.values():
+                self._steps.on_trouble(entry, error)
+        self.trouble = trouble
 
 
 def _order(event: Event) -> str | None:
-    """The channel of a message in the chat; None for everything else."""
+    """The place of a message of the chat among those of its channel; None for everything else, which never waits."""
     match event:
         case MessagePosted(origin="chat", order=order) | MessageEdited(order=order):
             return order
         case MessageDeleted(order=order):
             return order
     return None
-
-
-class AuditFirst:
-    """A step of the dispatcher. Entries that arrive together are synced together, in order. While the audit
-    log cannot be written, everything waits except commands, which start nothing: `!stop` must still work.
-
-    ``keep`` writes lines and syncs them to the disk; it blocks, and raises OSError.
-    """
-
-    def __init__(
-        self,
-        keep: Callable[[Sequence[AuditAct]], None],
-        clock: Clock,
-        on_trouble: Callable[[Entry, OSError], None],
-    ) -> None:
-        self._keep = keep
-        self._clock = clock
-        self._on_trouble = on_trouble
-        self._waiting: deque[tuple[Entry, GoOn]] = deque()
-        self._arrived = asyncio.Event()
-        self.trouble = ""
-
-    def take(self, entry: Entry, go_on: GoOn) -> None:
-        """Keep an event that would start a turn until its audit line is written, and everything after it, too."""
-        passes = self.trouble and isinstance(entry.request, Command)
-        if not passes and (self._waiting or isinstance(entry.request, Prompt)):
-            self._waiting.append((entry, go_on))
-            self._arrived.set()
-        else:
-            go_on(entry)
-
-    async def run(self) -> None:
-        """Write and pass on, until cancelled."""
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            while self._waiting:
-                batch = list(self._waiting)
-                acts = [
-                    act_of(entry.event, entry.request, "allowed")
-                    for entry, _ in batch
-                    if isinstance(entry.request, Prompt)
-                ]
-                try:
-                    await asyncio.to_thread(self._keep, acts)
-                except OSError as error:
-                    self._tell([entry for entry, _ in batch], error)
-                    await self._clock.sleep(RETRY_S)
-                    continue
-                self.trouble = ""
-                for entry, go_on in batch:
-                    self._waiting.popleft()
-                    go_on(entry)
-
-    def _tell(self, batch: Sequence[Entry], error: OSError) -> None:
-        """Tell each channel once, as long as the problem lasts."""
-        trouble = f"the audit log cannot be written: {(error.strerror or str(error)).lower()}"
-        if not self.trouble:
-            log.error("%s: nothing starts until this is fixed", trouble)
-            for entry in {each.channel: each for each in batch}.values():
-                self._on_trouble(entry, error)
-        self.trouble = trouble

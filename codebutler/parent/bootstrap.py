@@ -27,7 +27,7 @@ from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
-from codebutler.intake.intake import AuditFirst, Dispatcher, HeldBack, Intake, Threads
+from codebutler.intake.intake import Dispatcher, HeldBack, Intake, Steps, Threads
 from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
 from codebutler.parent.apphome import Cards
@@ -138,7 +138,7 @@ async def _serve(given: Given, used: Sequence[Platform], source: WorkerSource, s
     weekly = WeeklyCosts(parts.repos.named, parts.ledgers, parts.direct, outbound.publish)
     on_files = partial(_use, inbound.hooks, front, watchers)
     for name, work in (
-        ("audit", inbound.audit.run()),
+        ("audit", inbound.dispatcher.run()),
         ("audit-log", maintain(parts.audit, parts.clock)),
         (
             "people",
@@ -199,20 +199,22 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     parts.listeners.on_ended.append(scheduler.ended)
     parts.told_jobs.on_watched.append(scheduler.watched)
     jobs, held = ScheduleCommands(scheduler, clock, zone_of("")), HeldBack()
-    audit = AuditFirst(parts.audit.keep, clock, outbound.services.nothing_starts)
     moves, commands = _commands(parts, outbound, jobs)
     sources = DirectSources(
         parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
     )
     direct = DirectMessages(sources, outbound.chats, journal, parts.tasks, clock)
-    dispatcher = Dispatcher(
-        held_back=held.take,
+    steps = Steps(
+        held=held,
         direct_message=direct.take,
         parent_command=commands.take,
-        audit=audit.take,
-        overheard=parts.listeners.overhear,
+        keep=parts.audit.keep,
+        on_trouble=outbound.services.nothing_starts,
+        followed=parts.listeners.followers,
+        overhear=parts.listeners.overhear,
         deliver=parts.traced(outbound.supervisor.deliver),
     )
+    dispatcher = Dispatcher(steps, clock)
     intake = Intake(
         repos=repos.by_channel,
         journal=journal,
@@ -231,7 +233,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         scheduler=scheduler,
         jobs=jobs,
         hooks=hooks,
-        audit=audit,
+        dispatcher=dispatcher,
         moves=moves,
     )
 

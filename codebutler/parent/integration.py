@@ -14,7 +14,7 @@ from codebutler.config.chats import PEOPLE, ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
 from codebutler.domain.refs import ConversationRef, PersonRef
-from codebutler.intake.intake import AuditFirst, HeldBack, Intake
+from codebutler.intake.intake import Dispatcher, HeldBack, Intake
 from codebutler.intake.records import Notes, OwnNotes
 from codebutler.parent.apphome import AppHome, Cards, HomeSources
 from codebutler.parent.moving import RepoMoves
@@ -49,7 +49,7 @@ class Inbound:
     scheduler: Scheduler
     jobs: ScheduleCommands
     hooks: HookRunner
-    audit: AuditFirst
+    dispatcher: Dispatcher
     moves: RepoMoves
 
 

@@ -70,7 +70,7 @@ class ParentServices:
         sender = self._chats.of(repo.channel_id).sender
         ref, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
         if said is not None and (not isinstance(said, Post) or (ref and not said.outdated)):
-            for listener in self._listeners.of(repo.channel_id):
+            for listener in self._listeners.followers.get(repo.channel_id, ()):
                 listener.tell(said, ref)
         return ref
 
@@ -84,18 +84,18 @@ class ParentServices:
         served = self._chats.of(repo.channel_id)
         match news:
             case Doing(thread=thread, text=text):
-                place = served.sender.where(repo.channel_id, thread)
+                place = served.sender.places.get((repo.channel_id, thread), repo.channel_id)
                 served.statuses.show(place, thread, text)
                 if not text and place != repo.channel_id:
                     served.sender.turn_over(place, thread)
             case Live(kind=kind):
-                for listener in self._listeners.of(repo.channel_id):
+                for listener in self._listeners.followers.get(repo.channel_id, ()):
                     listener.live(news)
                 place = served.sender.where(repo.channel_id, news.thread)
                 if kind in ("text", "writing") and place != repo.channel_id:
                     served.sender.written(place, news.thread, news.text, whole=kind == "text")
             case TurnStarted(messages=messages):
-                for listener in self._listeners.of(repo.channel_id):
+                for listener in self._listeners.followers.get(repo.channel_id, ()):
                     listener.started(messages)
             case _:
                 self._note(repo, news)

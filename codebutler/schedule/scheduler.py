@@ -55,7 +55,7 @@ class IdempotentPublisher:
     async def publish(self, channel: ConversationRef, key: str, post: Post, unsure: bool) -> MessageRef:
         """Post once, however often it is tried; returns the ref. Raises ChatError."""
         ref = await self._chats.submit(channel, uuid5(_OPERATIONS, key).hex, post, unsure=unsure)
-        for listener in self._listeners.of(channel):
+        for listener in self._listeners.followers.get(channel, ()):
             listener.tell(post, ref)
         return ref
 

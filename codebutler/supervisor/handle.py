@@ -7,7 +7,6 @@ import asyncio
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import PersonRef
-from codebutler.intake.records import Entry
 from codebutler.platform.processes import is_shortage
 from codebutler.platform.tasks import Tasks, first_of
 from codebutler.protocol.conversations import Question
@@ -31,7 +30,10 @@ ROOM = "waiting until another worker sleeps: the limit of open files allows no m
 
 
 class WorkerHandle:
-    """``run`` supervises the worker until ``close``; all other methods may be called at any time."""
+    """``run`` supervises the worker until ``close``; all other methods may be called at any time.
+
+    ``deliveries``: its events, which it gets when it is up; ``wake`` starts one that sleeps or waits to be restarted.
+    """
 
     def __init__(self, repo: RepoSettings, shared: Shared) -> None:
         self.repo = repo
@@ -40,13 +42,13 @@ class WorkerHandle:
         self.problem = ""
         self.settled = asyncio.Event()
         self._shared = shared
-        self._deliveries = Deliveries()
+        self.deliveries = Deliveries()
         self._reports = Reports(repo.name, shared.services, shared.clock)
         self._sends = Sends(shared.services, self._reports)
         self._questions = Questions()
         self._session: WorkerSession | None = None
         self._record = Record()
-        self._wake = asyncio.Event()
+        self.wake = asyncio.Event()
         self._closing = False
         self._notices = Tasks(
             lambda _, error: self._reports.note("ERR", f"the notice could not be posted: {error!r}")
@@ -65,26 +67,20 @@ class WorkerHandle:
     @property
     def undelivered(self) -> int:
         """The number of events that the worker has not stored yet."""
-        return len(self._deliveries)
+        return len(self.deliveries)
 
     def start(self) -> None:
         """Start the worker now, without waiting for its backoff, and forget earlier deaths."""
         self._record = Record()
         if self._session is None:
-            self._wake.set()
-
-    def deliver(self, entry: Entry) -> None:
-        """Queue an event, and wake the worker if it sleeps. If it is down, it gets the event when it is up again."""
-        self._deliveries.add(entry)
-        if self.state == "sleeping":
-            self._wake.set()
+            self.wake.set()
 
     async def ask(self, question: Question, kind: type[T]) -> T:
         """Wake the worker if it sleeps, and wait for its answer. Raises CodeButlerError if none comes."""
         if self.state in ("stopped", "quarantined"):
             raise CodeButlerError(f"the worker is not running: {self.problem or self.state}")
         if self.state == "sleeping":
-            self._wake.set()
+            self.wake.set()
         return await self._questions.ask(question, kind)
 
     def tell_total(self) -> None:
@@ -118,7 +114,7 @@ class WorkerHandle:
     def close(self, grace_s: float, reason: StopReason = "shutdown") -> None:
         """End ``run``: the worker finishes within ``grace_s`` seconds (0: it is killed). May be called again."""
         self._closing = True
-        self._wake.set()
+        self.wake.set()
         self._shared.places.withdraw(self)
         if self._session:
             self._session.shutdown(reason, grace_s)
@@ -142,10 +138,10 @@ class WorkerHandle:
         if self._closing:
             return
         if delay_s is None:
-            await self._wake.wait()
+            await self.wake.wait()
         else:
-            await first_of(self._wake.wait(), self._shared.clock.sleep(delay_s))
-        self._wake.clear()
+            await first_of(self.wake.wait(), self._shared.clock.sleep(delay_s))
+        self.wake.clear()
 
     async def _run_once(self) -> WorkerExit:
         self._move("starting")
@@ -182,7 +178,7 @@ class WorkerHandle:
         session = WorkerSession(
             link,
             SessionContext(
-                self.repo, self._deliveries, self._sends, self._questions, self._reports, self._moved
+                self.repo, self.deliveries, self._sends, self._questions, self._reports, self._moved
             ),
             self._shared,
         )
@@ -209,12 +205,12 @@ class WorkerHandle:
             return None
         if ended.asked == "restart":
             self._move("stopped")
-            self._wake.set()
+            self.wake.set()
             return None
         if ended.asked == "sleep" and ended.exit_code == 0:
             self._move("sleeping")
-            if self._deliveries or self._questions:
-                self._wake.set()
+            if self.deliveries or self._questions:
+                self.wake.set()
             return None
         return self._after_fault(ended)
 

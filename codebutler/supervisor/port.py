@@ -32,7 +32,7 @@ from codebutler.protocol.messages import (
     TurnEnded,
     TurnStarted,
 )
-from codebutler.supervisor.lifecycle import Policy, WorkerTiming
+from codebutler.supervisor.lifecycle import Policy, Vitals, WorkerTiming
 
 # What the supervision of a worker needs from outside: a link to its process, and the parent's services.
 
@@ -140,7 +140,7 @@ class Places:
     def __init__(self, count: int | None = None) -> None:
         self._free = count
         self._queue: OrderedDict[object, asyncio.Future[bool]] = OrderedDict()
-        self._nudges: OrderedDict[object, Callable[[], None]] = OrderedDict()
+        self._running: dict[object, tuple[Vitals, Callable[[], None]]] = {}
         self._leaving: set[object] = set()
 
     @property
@@ -162,7 +162,7 @@ class Places:
             self._free -= 1
             return True
         turn = self._queue[who] = asyncio.get_running_loop().create_future()
-        for nudge in list(self._nudges.values()):
+        for _, nudge in sorted(self._running.values(), key=lambda running: running[0].active_s):
             nudge()
         try:
             return await asyncio.shield(turn)
@@ -180,7 +180,7 @@ class Places:
 
     def give_back(self, who: object) -> None:
         """The process of ``who`` has ended; None if it never had one."""
-        self._nudges.pop(who, None)
+        self._running.pop(who, None)
         self._leaving.discard(who)
         if self._free is None:
             return
@@ -190,14 +190,10 @@ class Places:
         else:
             self._free += 1
 
-    def entered(self, who: object, nudge: Callable[[], None]) -> None:
-        """``who`` runs now; ``nudge`` is called when another worker starts to wait."""
-        self._nudges[who] = nudge
-
-    def used(self, who: object) -> None:
-        """``who`` has just had something to do."""
-        if who in self._nudges:
-            self._nudges.move_to_end(who)
+    def entered(self, who: object, vitals: Vitals, nudge: Callable[[], None]) -> None:
+        """``who`` runs now; ``vitals`` tell since when it has been idle, and ``nudge`` is called when another worker
+        starts to wait."""
+        self._running[who] = vitals, nudge
 
     def leaving(self, who: object) -> None:
         """``who`` is about to make room."""

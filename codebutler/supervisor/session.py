@@ -143,7 +143,7 @@ class WorkerSession:
             asyncio.create_task(self._guard(part), name=f"worker:{self._repo.name}:{name}")
             for name, part in parts.items()
         ]
-        self._shared.places.entered(self, self._kick.set)
+        self._shared.places.entered(self, self._vitals, self._kick.set)
         try:
             code = await self._link.wait_dead()
             with contextlib.suppress(TimeoutError):
@@ -264,7 +264,7 @@ class WorkerSession:
             case Audit():
                 self._reports.audit(self._repo, message)
             case Send():
-                self._active()
+                self._vitals.active_s = self._shared.clock.monotonic()
                 self._sends.start(self._repo, message)
                 await self._sends.room()
             case UploadPiece():
@@ -291,10 +291,6 @@ class WorkerSession:
             self._has_told_load = True
             self._kick.set()
 
-    def _active(self) -> None:
-        self._vitals.active_s = self._shared.clock.monotonic()
-        self._shared.places.used(self)
-
     def _take_rare(self, message: ToParent) -> None:
         match message:
             case Hello():
@@ -306,7 +302,7 @@ class WorkerSession:
             case Fetch() | FetchThread():
                 self._fetches.start(self._repo, message)
             case RunChanges() | ThreadTold() | FoundTold():
-                self._active()
+                self._vitals.active_s = self._shared.clock.monotonic()
                 self._questions.answered(message)
 
     def _greet(self, message: ToParent) -> None:
@@ -336,7 +332,7 @@ class WorkerSession:
     async def _stored(self, seq: int) -> None:
         if not self._deliveries.settle(seq):
             raise ProtocolError(f"the worker claims to have stored event {seq}, which it was not sent")
-        self._active()
+        self._vitals.active_s = self._shared.clock.monotonic()
         reached("settle.before")
         try:
             await self._shared.services.settle(seq)
@@ -354,7 +350,7 @@ class WorkerSession:
             entry = await self._deliveries.next()
             if self._vitals.asked is not None:
                 return  # it counts as sent and not stored: the next process gets it
-            self._active()
+            self._vitals.active_s = self._shared.clock.monotonic()
             try:
                 reached("deliver.before")
                 trace = entry.trace or UNSET
@@ -362,7 +358,8 @@ class WorkerSession:
             except FrameTooLargeError as error:
                 self._reports.note("ERR", f"event {entry.seq} cannot be delivered and is dropped: {error}")
                 await self._stored(entry.seq)
-            await self._link.drain()
+            if self._link.unread_bytes:
+                await self._link.drain()
             reached("deliver.after")
 
     # Whether the worker is alive

@@ -137,7 +137,9 @@ class Supervisor:
         """Queue an event for its channel's worker, and wake it. If the channel has none, the event just stays in the
         journal."""
         if handle := self._channels.get(entry.channel):
-            handle.deliver(entry)
+            handle.deliveries.add(entry)
+            if handle.state == "sleeping":
+                handle.wake.set()
 
     def tell_total(self) -> None:
         """Tell the running workers what the other repositories use."""

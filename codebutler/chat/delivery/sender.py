@@ -26,10 +26,6 @@ from codebutler.intake.records import Notes
 T = TypeVar("T")
 
 
-def _in_its_channel(channel: ConversationRef, _item: str) -> ConversationRef:
-    return channel
-
-
 class Sender:
     """Sends operations through a ChatPort. An async context manager; leaving it stops sending at once.
 
@@ -49,8 +45,8 @@ class Sender:
         direct: DirectThreads | None = None,
     ) -> None:
         self._direct = direct
-        self.where = direct.where if direct else _in_its_channel
-        """Where the message or file that a channel knows really is."""
+        self.places = direct.places if direct else {}
+        """The direct conversations of those messages and files of a channel that are not in it."""
         can = chat.capabilities
         self._whispers = can.ephemeral is not None
         self.limits = chat.limits
@@ -96,6 +92,10 @@ class Sender:
         """Why nothing can be sent now; "" if it can."""
         return self._authority.trouble
 
+    def where(self, channel: ConversationRef, item: str) -> ConversationRef:
+        """Where the message or file that a channel knows really is."""
+        return self.places.get((channel, item), channel)
+
     async def workspace_url(self) -> str:
         """The workspace's own address; "" while the chat does not tell."""
         return await self._authority.url()
@@ -137,7 +137,7 @@ class Sender:
         is closed. Raises ChatError if the chat refuses it for good, and ChatUnreachableError if the sender
         closes before the outcome is known.
         """
-        place = self.where(channel, about(operation))
+        place = self.places.get((channel, about(operation)), channel)
         if not self._whispers:
             operation = in_public(operation, is_direct=place != channel)
         item = self._attempts.start(place, op_id, operation, unsure=unsure, lasting=lasting)

@@ -19,6 +19,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry, SeenMessage
 from codebutler.intake.repos import Repo
 from tests.clock import ManualClock
+from tests.dispatching import dispatcher
 from tests.events import numbered
 from tests.integration.intake.test_intake import Books
 
@@ -37,8 +38,9 @@ def test_what_was_held_goes_on_in_its_order() -> None:
     went: list[Entry] = []
     held = HeldBack()
     held.hold(NINE.channel)
+    dispatch = dispatcher(went.append, held=held).dispatch
     for seq, event in enumerate((TEN, NINE), start=1):
-        held.take(Entry(seq, event.channel, event, NoRequest(), NOON), went.append)
+        dispatch(Entry(seq, event.channel, event, NoRequest(), NOON))
     held.release(NINE.channel)
     assert [entry.event for entry in went] == [NINE, TEN]
 

@@ -60,7 +60,7 @@ IN_LINE = post("⏳ Next in line.", button(STOP), value="progress")
     ],
 )
 def test_of_what_kind_a_message_is(first: Told, kind: str, then: Told, kind_then: str) -> None:
-    listener = Listener("C1", "1.0")
+    listener = Listener("1.0")
     heard = [shown(listener, first), shown(listener, then)]
     assert [said.kind for said in heard if said] == [kind, kind_then]
     assert {said.ref for said in heard if said} == {"1.1"}
@@ -71,15 +71,13 @@ def test_a_card_is_told_whole() -> None:
         PermissionRequest(id="1", texts=("a <", "b"), verdict="x"),
         PermissionRequest(id="2", texts=("c",), verdict="y"),
     )
-    heard = shown(
-        Listener("C1", "1.0"), (Post(message=Message(card=ApprovalCard(requests)), thread="1.0"), "1.1")
-    )
+    heard = shown(Listener("1.0"), (Post(message=Message(card=ApprovalCard(requests)), thread="1.0"), "1.1"))
     assert heard is not None
     assert heard.text == "a <\nb\nx\nc\ny"
 
 
 def test_only_its_own_thread_is_heard() -> None:
-    listener = Listener("C1", "1.0")
+    listener = Listener("1.0")
     assert shown(listener, post("elsewhere", thread_ts="0.5")) is None
     assert shown(listener, edit("of a message elsewhere")) is None
     assert shown(listener, (React(target="1.0", mark="working"), "")) is None
@@ -89,7 +87,7 @@ def test_only_its_own_thread_is_heard() -> None:
 def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
     asked = Question(id="q", text="?", options=(Option("red"),), several=True)
     form = PermissionRequest(id="r", texts=("May I?",))
-    listener = Listener("C1", "1.0")
+    listener = Listener("1.0")
     heard = [
         shown(listener, (Post(message=Message(card=card), thread="1.0"), "1.1"))
         for card in (QuestionCard((asked,)), ApprovalCard((form,)))
@@ -105,7 +103,7 @@ def test_choices_are_buttons_and_boxes_but_no_forms() -> None:
 
 
 def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
-    listener = Listener("C1", "1.1")
+    listener = Listener("1.1")
     for content, text in (
         (b"x" * 200_000, "📎 a.log\n" + "x" * 200_000),
         (b"x" * 200_001, "📎 a.log, 0.2 MB: see its thread in the chat."),
@@ -117,7 +115,7 @@ def test_a_file_is_shown_unless_it_is_too_long_for_a_terminal() -> None:
 
 
 def test_text_is_as_it_was_meant_and_without_secrets() -> None:
-    listener = Listener("C1", "1.0", redact=lambda text: text.replace("hunter2", "[redacted]"))
+    listener = Listener("1.0", redact=lambda text: text.replace("hunter2", "[redacted]"))
     assert shown(listener, post("a \\<b> @\u200bhere hunter2")) == Said(
         text="a <b> @here [redacted]", ref="1.1"
     )

@@ -31,6 +31,7 @@ from codebutler.domain.model import (
     Post,
     Update,
 )
+from codebutler.domain.refs import ConversationRef
 from codebutler.intake.intake import Outcome
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Served
@@ -51,8 +52,10 @@ from codebutler.protocol.control import (
 )
 from codebutler.protocol.messages import Live
 from tests.clock import ManualClock
+from tests.dispatching import dispatcher
 from tests.events import posted
 
+C1 = ConversationRef("C1")
 SERVED = Served(
     entry=RepoEntry(name="shop", path="/srv/shop"),
     config=Config(slack=SlackSection(channel_id="C1")),
@@ -148,8 +151,8 @@ class Terminal:
     def given(self, given: ChatInput | None) -> None:
         self._inputs.put_nowait(given)
 
-    def tell(self, operation: Operation, ref: str, channel: str = "C1") -> None:
-        for listener in self.listeners.of(channel):
+    def tell(self, operation: Operation, ref: str, channel: ConversationRef = C1) -> None:
+        for listener in self.listeners.followers.get(channel, ()):
             listener.tell(operation, ref)
 
     async def hear(self, count: int) -> list[ControlReply]:
@@ -182,14 +185,20 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
         ]
         terminal.tell(Post(message=said("pong"), thread="1.0"), "3.0")
         terminal.tell(Post(message=said("of another thread"), thread="0.1"), "3.1")
-        terminal.tell(Post(message=said("of another channel"), thread="1.0"), "3.2", channel="C2")
-        for listener in terminal.listeners.of("C1"):
+        terminal.tell(
+            Post(message=said("of another channel"), thread="1.0"), "3.2", channel=ConversationRef("C2")
+        )
+        for listener in terminal.listeners.followers[C1]:
             listener.started(("2.0",))
         await terminal.listeners.ended("C1", ("2.0",), "done")
+        listeners = terminal.listeners
+        dispatch = dispatcher(
+            around.routed.append, followed=listeners.followers, overhear=listeners.overhear
+        ).dispatch
         for thread_ts, user, origin in OVERHEARD:
-            terminal.listeners.overhear(entry(thread_ts, user, origin), around.routed.append)
+            dispatch(entry(thread_ts, user, origin))
         assert len(around.routed) == len(OVERHEARD)
-        for listener in terminal.listeners.of("C1"):
+        for listener in terminal.listeners.followers[C1]:
             listener.live(Live(thread="1.0", kind="tool", text="🔧 ls"))
             listener.live(Live(thread="0.1", kind="tool", text="🔧 elsewhere"))
         await terminal.listeners.ended("C1", ("1.0", "7.0"), "stopped")

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from codebutler.domain.model import Command, NoRequest, Prompt, Request
-from codebutler.intake.intake import RETRY_S, AuditFirst
+from codebutler.intake.intake import RETRY_S
 from codebutler.intake.records import Entry
 from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import beside
 from tests.clock import ManualClock, settle
+from tests.dispatching import dispatcher
 from tests.events import deleted, posted
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,7 +42,7 @@ class Disk:
             raise OSError(28, "No space left on device")
         self.happened += [f"kept {act.text} {act.decision}" for act in acts]
 
-    def go_on(self, entry: Entry) -> None:
+    def deliver(self, entry: Entry) -> None:
         self.happened.append(f"routed {entry.seq}")
 
     def told_of(self, entry: Entry, _error: OSError) -> None:
@@ -56,10 +57,10 @@ async def calm() -> None:
 
 async def test_the_line_is_kept_before_it_is_routed_and_order_holds() -> None:
     disk = Disk()
-    audit = AuditFirst(disk.keep, ManualClock(), disk.told_of)
+    audit = dispatcher(disk.deliver, keep=disk.keep, on_trouble=disk.told_of)
     async with beside(audit.run(), name="audit"):
         for each in (prompt(1), entry(2, NoRequest()), entry(3, Command(name="reset")), prompt(4)):
-            audit.take(each, disk.go_on)
+            audit.dispatch(each)
         assert disk.happened == []
         await calm()
     assert [line for line in disk.happened if line.startswith("routed")] == [
@@ -71,21 +72,21 @@ async def test_the_line_is_kept_before_it_is_routed_and_order_holds() -> None:
 
 async def test_what_starts_nothing_passes_at_once() -> None:
     disk = Disk()
-    audit = AuditFirst(disk.keep, ManualClock(), disk.told_of)
-    audit.take(entry(1, Command(name="ping")), disk.go_on)
-    audit.take(entry(2, NoRequest()), disk.go_on)
+    audit = dispatcher(disk.deliver, keep=disk.keep, on_trouble=disk.told_of)
+    audit.dispatch(entry(1, Command(name="ping")))
+    audit.dispatch(entry(2, NoRequest()))
     assert disk.happened == ["routed 1", "routed 2"]
 
 
 async def test_while_nothing_can_be_kept_nothing_starts_but_stop_works() -> None:
     disk, clock = Disk(), ManualClock()
     disk.full = True
-    audit = AuditFirst(disk.keep, clock, disk.told_of)
+    audit = dispatcher(disk.deliver, keep=disk.keep, on_trouble=disk.told_of, clock=clock)
     async with beside(audit.run(), name="audit"):
-        audit.take(prompt(1), disk.go_on)
+        audit.dispatch(prompt(1))
         await calm()
-        audit.take(prompt(2, "C2"), disk.go_on)
-        audit.take(entry(3, Command(name="stop")), disk.go_on)
+        audit.dispatch(prompt(2, "C2"))
+        audit.dispatch(entry(3, Command(name="stop")))
         await clock.advance(3 * RETRY_S)
         await calm()
         assert disk.happened == ["routed 3"]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from msgspec.structs import replace as with_fields
 
 from codebutler.domain.model import Command, Prompt, Request
-from codebutler.intake.intake import Dispatcher, GoOn
+from codebutler.intake.intake import GoOn, HeldBack
 from codebutler.intake.records import Entry
+from codebutler.observe.chain import AuditAct
+from codebutler.platform.tasks import beside
+from tests.dispatching import dispatcher
 from tests.events import posted
+from tests.seam import until
 
 PING, ASKED = Command(name="ping", argument=""), Prompt(text="x")
 
@@ -22,29 +28,21 @@ def entry(seq: int, *, is_direct: bool = True, request: Request = PING) -> Entry
 
 
 class Way:
-    """Notes who sees what; the first step keeps what is even, the second translates, the third takes 3."""
+    """Notes who sees what: the step of direct messages translates, the next one takes 3."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int, str]] = []
-        self.kept: list[tuple[Entry, GoOn]] = []
-        self.dispatcher = Dispatcher(
-            held_back=self.held_back,
+        self.held = HeldBack()
+        self.dispatcher = dispatcher(
+            partial(self.note, "deliver"),
+            held=self.held,
             direct_message=self.direct_message,
             parent_command=self.parent_command,
-            audit=self.audit,
-            overheard=lambda entry, go_on: go_on(entry),
-            deliver=self.deliver,
+            keep=self.keep,
         )
 
     def note(self, step: str, entry: Entry) -> None:
         self.seen.append((step, entry.seq, entry.channel))
-
-    def held_back(self, entry: Entry, go_on: GoOn) -> None:
-        self.note("held back", entry)
-        if entry.seq % 2:
-            go_on(entry)
-        else:
-            self.kept.append((entry, go_on))
 
     def direct_message(self, entry: Entry, go_on: GoOn) -> None:
         self.note("direct message", entry)
@@ -55,37 +53,29 @@ class Way:
         if entry.seq != 3:
             go_on(entry)
 
-    def audit(self, entry: Entry, go_on: GoOn) -> None:
-        self.note("audit", entry)
-        go_on(entry)
-
-    def deliver(self, entry: Entry) -> None:
-        self.note("deliver", entry)
+    def keep(self, acts: Sequence[AuditAct]) -> None:
+        self.seen += [("audit", 0, act.channel) for act in acts]
 
 
 def test_the_steps_come_in_their_order_and_see_what_the_one_before_made_of_it() -> None:
     way = Way()
     way.dispatcher.dispatch(entry(1))
-    assert way.seen == [
-        ("held back", 1, "D1"),
-        ("direct message", 1, "D1"),
-        ("parent command", 1, "C1"),
-        ("audit", 1, "C1"),
-        ("deliver", 1, "C1"),
-    ]
+    assert way.seen == [("direct message", 1, "D1"), ("parent command", 1, "C1"), ("deliver", 1, "C1")]
 
 
 @pytest.mark.parametrize(
     ("passing", "steps"),
     [
-        (entry(1, is_direct=False, request=ASKED), ["held back", "audit", "deliver"]),
-        (entry(1, is_direct=False), ["held back", "parent command", "audit", "deliver"]),
-        (entry(1, request=ASKED), ["held back", "direct message", "audit", "deliver"]),
+        (entry(1, is_direct=False, request=ASKED), ["audit", "deliver"]),
+        (entry(1, is_direct=False), ["parent command", "deliver"]),
+        (entry(1, request=ASKED), ["direct message", "audit", "deliver"]),
     ],
 )
-def test_a_step_sees_only_what_concerns_it(passing: Entry, steps: list[str]) -> None:
+async def test_a_step_sees_only_what_concerns_it(passing: Entry, steps: list[str]) -> None:
     way = Way()
-    way.dispatcher.dispatch(passing)
+    async with beside(way.dispatcher.run(), name="audit"):
+        way.dispatcher.dispatch(passing)
+        await until(lambda: way.seen and way.seen[-1][0] == "deliver")
     assert [step for step, *_ in way.seen] == steps
 
 
@@ -95,12 +85,12 @@ def test_what_a_step_takes_is_seen_by_none_after_it() -> None:
     assert way.seen[-1] == ("parent command", 3, "C1")
 
 
-def test_what_a_step_kept_goes_on_where_it_was() -> None:
+def test_what_is_held_goes_on_with_the_next_step() -> None:
     way = Way()
-    for seq in (2, 4, 1):
+    way.held.hold("D1")
+    for seq in (2, 4):
         way.dispatcher.dispatch(entry(seq))
-    assert [seq for step, seq, _ in way.seen if step == "deliver"] == [1]
-    for kept, go_on in way.kept:
-        go_on(kept)
-    assert [seq for step, seq, _ in way.seen if step == "held back"] == [2, 4, 1]
-    assert [seq for step, seq, _ in way.seen if step == "deliver"] == [1, 2, 4]
+    assert way.seen == []
+    way.held.release("D1")
+    assert [seq for step, seq, _ in way.seen if step == "deliver"] == [2, 4]
+    assert [step for step, seq, _ in way.seen if seq == 2] == ["direct message", "parent command", "deliver"]

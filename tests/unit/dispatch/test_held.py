@@ -8,6 +8,7 @@ from codebutler.domain.model import Event, MessagePosted, NoRequest
 from codebutler.intake.intake import HeldBack
 from codebutler.intake.records import Entry
 from tests import events
+from tests.dispatching import dispatcher
 from tests.events import clicked, deleted, edited
 
 
@@ -15,7 +16,7 @@ class Workers:
     def __init__(self) -> None:
         self.seqs: list[int] = []
 
-    def go_on(self, entry: Entry) -> None:
+    def deliver(self, entry: Entry) -> None:
         self.seqs.append(entry.seq)
 
 
@@ -30,41 +31,39 @@ def posted(ts: str, channel: str = "C1", origin: str = "chat") -> MessagePosted:
 def test_what_is_held_comes_in_the_order_it_was_written() -> None:
     workers = Workers()
     held = HeldBack()
+    dispatch = dispatcher(workers.deliver, held=held).dispatch
     held.hold("C1")
-    held.take(entry(1, posted("1767225603.000000")), workers.go_on)
-    held.take(entry(2, posted("1767225601.000000")), workers.go_on)
-    held.take(
-        entry(
-            3,
-            edited(channel="C1", ref="1767225601.000000", user="U1", text="y", edit="1767225602.000000"),
-        ),
-        workers.go_on,
-    )
-    held.take(entry(4, deleted(channel="C1", ref="1767225603.000000", user="U1")), workers.go_on)
-    held.take(entry(5, posted("1767225601.500000", "C2")), workers.go_on)
+    dispatch(entry(1, posted("1767225603.000000")))
+    dispatch(entry(2, posted("1767225601.000000")))
+    edit = edited(channel="C1", ref="1767225601.000000", user="U1", text="y", edit="1767225602.000000")
+    dispatch(entry(3, edit))
+    dispatch(entry(4, deleted(channel="C1", ref="1767225603.000000", user="U1")))
+    dispatch(entry(5, posted("1767225601.500000", "C2")))
     assert workers.seqs == [5]
     held.release("C1")
     assert workers.seqs == [5, 2, 3, 1, 4]
-    held.take(entry(6, posted("1767225604.000000")), workers.go_on)
+    dispatch(entry(6, posted("1767225604.000000")))
     assert workers.seqs[-1] == 6
 
 
 def test_clicks_and_local_messages_never_wait() -> None:
     workers = Workers()
     held = HeldBack()
+    dispatch = dispatcher(workers.deliver, held=held).dispatch
     held.hold("C1")
     click = clicked(channel="C1", user="U1", message="1.1", action_id="a", value="v", press="1.2")
-    held.take(entry(1, click), workers.go_on)
-    held.take(entry(2, posted("1.0", origin="local")), workers.go_on)
+    dispatch(entry(1, click))
+    dispatch(entry(2, posted("1.0", origin="local")))
     assert workers.seqs == [1, 2]
 
 
 def test_holding_twice_keeps_what_waits_and_everything_can_be_released() -> None:
     workers = Workers()
     held = HeldBack()
+    dispatch = dispatcher(workers.deliver, held=held).dispatch
     for channel in ("C1", "C2", "C1"):
         held.hold(channel)
-        held.take(entry(len(channel), posted("1767225603.000000", channel)), workers.go_on)
+        dispatch(entry(len(channel), posted("1767225603.000000", channel)))
     held.release_all()
     held.release("C1")
     assert len(workers.seqs) == 3

@@ -64,6 +64,7 @@ async def test_who_was_put_to_sleep_is_woken_by_an_event_and_the_longest_idle_on
         assert crowd.states() == "running sleeping running"
         third = crowd.spawner.last
         third.say(Heartbeat())
+        await crowd.clock.advance(0.1)
         crowd.supervisor.deliver(entry(1, "hi", "Ca"))
         await settle()
         first.store(1)

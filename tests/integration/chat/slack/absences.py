@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -15,13 +16,14 @@ from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
 from codebutler.config.schema import Config
-from codebutler.domain.model import Event, MessagePosted, Request
+from codebutler.domain.model import Event, MessagePosted, NoRequest, Request
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.intake import HeldBack, Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from tests.clock import ManualClock, settle
+from tests.dispatching import dispatcher
 from tests.events import posted
 from tests.memory_chat import ME, MemoryChat
 
@@ -45,16 +47,21 @@ class Life:
         self.refusals: list[str] = []
         self.repos = {ConversationRef("C1"): Repo("sample", config)}
         held = HeldBack()
+        self._dispatcher = dispatcher(self.taken, held=held)
         self.intake = Intake(
             repos=self.repos,
             journal=journal,
-            dispatch=lambda entry: held.take(entry, self.taken),
+            dispatch=self.route,
             refusals=self,
             clock=clock,
         )
         shelf = Shelf(intake=self.intake, journal=journal, held=held)
         self.catch_up = CatchUp(chat, shelf, clock, Random(1), lambda: self.repos)
         self.news = asyncio.Event()
+
+    def route(self, entry: Entry) -> None:
+        """No audit log holds up a prompt here."""
+        self._dispatcher.dispatch(replace(entry, request=NoRequest()))
 
     def taken(self, entry: Entry) -> None:
         self.routed.append(entry.event)

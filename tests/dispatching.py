@@ -1,0 +1,28 @@
+"""A dispatcher whose steps pass everything on, unless a test gives others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from codebutler.domain.clock import Clock
+from codebutler.intake.intake import Dispatcher, GoOn, HeldBack, Steps
+from codebutler.intake.records import Entry
+from tests.clock import ManualClock
+
+
+def pass_on(entry: Entry, go_on: GoOn) -> None:
+    go_on(entry)
+
+
+def dispatcher(deliver: Callable[[Entry], None], clock: Clock | None = None, **given: Any) -> Dispatcher:
+    parts: dict[str, Any] = {
+        "held": HeldBack(),
+        "direct_message": pass_on,
+        "parent_command": pass_on,
+        "keep": lambda _acts: None,
+        "on_trouble": lambda _entry, _error: None,
+        "followed": (),
+        "overhear": lambda _event: None,
+    }
+    return Dispatcher(Steps(deliver=deliver, **{**parts, **given}), clock or ManualClock())
