@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from codebutler.chat.slack.answers import DIRECT, written
+from codebutler.chat.slack.answers import DIRECT
 from codebutler.domain.model import ButtonClicked, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
+
+
+def written(channel: str, ts: str) -> dict[str, Any]:
+    """What Slack's adapter reads from a channel and a ts."""
+    return {"channel": channel, "sent_at": float(ts), "order": ts, "is_direct": channel.startswith(DIRECT)}
 
 
 def posted(*, channel: str, ref: str, **rest: Any) -> MessagePosted:

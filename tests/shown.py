@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from codebutler.chat.slack.render import rendered
 from codebutler.config.chats import message_url
-from codebutler.domain.message import Message, every_text
+from codebutler.domain.message import Message
 from codebutler.domain.model import Post, Update
 from codebutler.text.markup import linked, people_in
+from codebutler.text.redact import every_text
 
 
 def text_of(said: Post | Update | Message) -> str:

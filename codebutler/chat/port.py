@@ -176,7 +176,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How often a chat allows calls, over all channels and in each. A kind that is in neither has no limit.
+    """How often a chat allows calls, over all channels and in each. A kind that is in neither has no limit. If private
+    chats allow more, ``private`` says how much, and ``is_private`` which channels they are.
 
     ``closed``: codes of refusals that mean that a channel is closed to us, each with what to do: its
     operations wait. An adapter uses these names, whatever its platform calls them. ``kept``: how long it
@@ -186,13 +187,11 @@ class Limits:
 
     workspace: Mapping[Call, Limit]
     channel: Mapping[Call, Limit]
+    private: Mapping[Call, Limit] = field(default_factory=dict)
+    is_private: Callable[[ConversationRef], bool] | None = None
     closed: Mapping[str, str] = field(default_factory=lambda: CLOSED)
     kept: timedelta | None = None
     presses_kept: timedelta | None = None
-
-    def within(self, channel: ConversationRef) -> Mapping[Call, Limit]:  # noqa: ARG002 - a chat may have several kinds of them
-        """How often it allows calls in that channel."""
-        return self.channel
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,13 @@ chats know buttons by their ``action_id``: these are part of the contract.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from codebutler.domain.refs import PersonRef
 
-T = TypeVar("T")
 Style = Literal["", "primary", "danger"]
-_OF_OURS = frozenset({"style", "kind"})
-"""Fields with a fixed set of values, not texts."""
 
 
 class Button(Struct, frozen=True, omit_defaults=True):
@@ -97,24 +92,6 @@ class Message(Struct, frozen=True, omit_defaults=True, kw_only=True):
 def said(markdown: str, *buttons: Button) -> Message:
     """Our own text, with buttons below."""
     return Message(markdown=markdown, buttons=buttons)
-
-
-def every_text(value: T, change: Callable[[str], str]) -> T:
-    """The same value, with ``change`` applied to every text in it, but not to the keys of an object."""
-    changed: Any = value
-    if isinstance(value, str):
-        changed = change(value)
-    elif isinstance(value, tuple):
-        changed = tuple(every_text(each, change) for each in value)
-    elif isinstance(value, list):
-        changed = [every_text(each, change) for each in value]
-    elif isinstance(value, dict):
-        changed = {key: every_text(each, change) for key, each in value.items()}
-    elif isinstance(value, Struct):
-        fields = (name for name in value.__struct_fields__ if name not in _OF_OURS)
-        changed = replace(value, **{name: every_text(getattr(value, name), change) for name in fields})
-    result: T = changed
-    return result
 
 
 ALLOW_ACTION = "codebutler.allow"

@@ -240,9 +240,9 @@ GoOn = Callable[[Entry], None]
 Step = Callable[[Entry, GoOn], None]
 """Returns at once and raises nothing; it may pass entries on later, in the order it got a channel's."""
 
-RELEASED, ADDRESSED, UNANSWERED = 1, 2, 3
-"""The steps that an entry has passed: it is not held back; it is one of a repository's channel; no command of the
-parent."""
+RELEASED, ADDRESSED, UNANSWERED, AUDITED = range(1, 5)
+"""The steps that an entry has passed: it is not held back; it is one of a repository's channel; it is no command of the
+parent; its audit line is on disk, if it needs one."""
 RETRY_S = 5.0
 log = logging.getLogger("codebutler.audit")
 
@@ -305,20 +305,25 @@ class Dispatcher:
     def dispatch(self, entry: Entry, passed: int = 0) -> None:
         """Pass an entry on, in order per channel. Returns at once and raises nothing. ``passed``: the last step that it
         has passed."""
-        is_command = isinstance(entry.request, Command)
+        event, is_command = entry.event, isinstance(entry.request, Command)
         held = self._steps.held.waiting.get(entry.channel)
-        if passed < RELEASED and held is not None and (order := _order(entry.event)) is not None:
+        if passed < RELEASED and held is not None and (order := _order(event)) is not None:
             held.append((order, entry, partial(self.dispatch, passed=RELEASED)))
-        elif passed < ADDRESSED and entry.event.is_direct:
+        elif passed < ADDRESSED and event.is_direct:
             self._steps.direct_message(entry, partial(self.dispatch, passed=ADDRESSED))
         elif passed < UNANSWERED and is_command:
             self._steps.parent_command(entry, partial(self.dispatch, passed=UNANSWERED))
-        elif isinstance(entry.request, Prompt) or (self._unaudited and not (self.trouble and is_command)):
+        elif passed < AUDITED and (
+            isinstance(entry.request, Prompt) or (self._unaudited and not (self.trouble and is_command))
+        ):
             # What starts something waits for its audit line, and everything after it, too.
             self._unaudited.append(entry)
             self._arrived.set()
         else:
-            self._hand_over(entry)
+            followed = entry.channel in self._steps.followed
+            if followed and isinstance(event, MessagePosted) and event.origin == "chat":
+                self._steps.overhear(event)
+            self._steps.deliver(entry)
 
     async def run(self) -> None:
         """Write audit lines and pass on what waits for them, until cancelled. Entries that arrive together are synced
@@ -342,17 +347,7 @@ class Dispatcher:
                 self.trouble = ""
                 for entry in batch:
                     self._unaudited.popleft()
-                    self._hand_over(entry)
-
-    def _hand_over(self, entry: Entry) -> None:
-        event = entry.event
-        if (
-            entry.channel in self._steps.followed
-            and isinstance(event, MessagePosted)
-            and event.origin == "chat"
-        ):
-            self._steps.overhear(event)
-        self._steps.deliver(entry)
+                    self.dispatch(entry, AUDITED)
 
     def _report(self, batch: Sequence[Entry], error: OSError) -> None:
         """Tell each channel once, as long as the problem lasts."""

@@ -15,7 +15,6 @@ from codebutler.chat.port import HomePage
 from codebutler.config.permission import Person, Where, may
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
-from codebutler.domain.message import every_text
 from codebutler.domain.refs import PersonRef
 from codebutler.intake.records import Notes
 from codebutler.intake.repos import Served
@@ -25,6 +24,7 @@ from codebutler.supervisor.supervisor import RepoRow
 from codebutler.supervisor.workers import Workers
 from codebutler.text.amounts import load
 from codebutler.text.markup import Addresses, linked
+from codebutler.text.redact import every_text
 
 PACE_S = 3.0
 """Changes within this time are published together."""

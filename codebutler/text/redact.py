@@ -11,8 +11,11 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.text.disguised import (
     BEGUN_CHARS,
@@ -81,6 +84,9 @@ _PERCENT = re.compile("%[0-9A-F]{2}")
 _SAFE_IN_HTML = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "&<>"})
 _PEM = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY-----")
 _NOT_SPACE = re.compile(rb"\S")
+_OF_OURS = frozenset({"style", "kind"})
+"""Fields of messages with a fixed set of values, not texts."""
+T = TypeVar("T")
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 """Every line of a file's content has a sign before it, so none begins a file."""
 
@@ -191,6 +197,24 @@ class Redactor:
         for pattern in self._context:
             text = pattern.sub(_without_secret, text)
         return self._tokens.sub(REDACTED, text)
+
+
+def every_text(value: T, change: Callable[[str], str]) -> T:
+    """The same value, with ``change`` applied to every text in it, but not to the keys of an object."""
+    changed: Any = value
+    if isinstance(value, str):
+        changed = change(value)
+    elif isinstance(value, tuple):
+        changed = tuple(every_text(each, change) for each in value)
+    elif isinstance(value, list):
+        changed = [every_text(each, change) for each in value]
+    elif isinstance(value, dict):
+        changed = {key: every_text(each, change) for key, each in value.items()}
+    elif isinstance(value, Struct):
+        fields = (name for name in value.__struct_fields__ if name not in _OF_OURS)
+        changed = replace(value, **{name: every_text(getattr(value, name), change) for name in fields})
+    result: T = changed
+    return result
 
 
 def redacted_bytes(content: bytes, redact: Callable[[str], str]) -> bytes:

@@ -115,12 +115,12 @@ class Attempts:
         """
         line: Line
         match operation:
-            case Update():
-                line = channel, "edit", operation.target
-            case React():
-                line = channel, "mark", operation.target, operation.mark
-            case Post() | Upload():
-                line = channel, "say" if lasting else "notice", about(operation)
+            case Update(target=ref):
+                line = channel, "edit", ref
+            case React(target=ref, mark=mark):
+                line = channel, "mark", ref, mark
+            case Post(thread=thread) | Upload(thread=thread):
+                line = channel, "say" if lasting else "notice", thread or NOWHERE
         item = Item(
             call=call_of(operation),
             channel=channel,
@@ -138,11 +138,6 @@ class Attempts:
         )
         self._pending[item] = None
         self._by_id[channel, op_id] = item
-        if isinstance(operation, Update | React):
-            for older in self._loop.waits(line):
-                # It takes the older one's place, so that a message edited all the time is not always last.
-                item.number = older.number
-                self._loop.drop(older)
         if unsure:
             item.now()
             # By then, nothing that an earlier process of ours sent is still running inside the chat.
@@ -151,7 +146,7 @@ class Attempts:
         elif item.call == "react" and item.value == "sign" and line not in self._loop.marks:
             # A sign is set once, so it was not set before.
             self._loop.marks[line] = False
-        self._loop.enter(item)
+        self._loop.enter(item, replaces=isinstance(operation, Update | React))
         self._tasks.start(self._carry_out(item), name=f"{item.call} {op_id} in {channel}")
         return item
 

@@ -16,7 +16,7 @@ import logging
 from contextlib import suppress
 
 from codebutler.chat.delivery.loop import Authority
-from codebutler.chat.delivery.outgoing import Editor, Item, again_line, has_links, said_again
+from codebutler.chat.delivery.outgoing import Editor, Item, again_line, said_again
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
@@ -24,6 +24,7 @@ from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, MessageRef
 from codebutler.intake.records import Notes
 from codebutler.platform.signals import reached
+from codebutler.text.markup import MESSAGE, PAGES
 
 NOT_FOUND = "file_not_found"
 # Redacting a file of this size would hold up the loop.
@@ -196,7 +197,9 @@ class Handover:
         """In its final form; a post is recorded. An operation that nobody would repeat may go out unrecorded."""
         operation = item.operation
         if not item.is_clean:
-            url = await self._authority.url() if has_links(operation) else ""
+            # Whether links to messages and to the dashboard work depends on the workspace.
+            text = str(operation.message) if isinstance(operation, Post | Update) else ""
+            url = await self._authority.url() if MESSAGE in text or PAGES in text else ""
             if isinstance(operation, Upload) and len(operation.content) > LARGE_BYTES:
                 async with self._large:
                     item.operation = await asyncio.to_thread(self._editor.edited, operation)

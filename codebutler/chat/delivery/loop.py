@@ -58,8 +58,13 @@ class Loop:
         self._is_woken = False
         self._is_over = False
 
-    def enter(self, waiting: WaitingCall) -> None:
-        """Queue it at the end of its line."""
+    def enter(self, waiting: WaitingCall, *, replaces: bool = False) -> None:
+        """Queue it at the end of its line. With ``replaces``, those that wait there are dropped, and it takes their
+        place: a message that is edited all the time is not always last."""
+        if replaces and waiting.line in self._lines:
+            for older in self.waits(waiting.line):
+                waiting.number = older.number
+                self.drop(older)
         self._turns[waiting] = asyncio.get_running_loop().create_future()
         waiting.number = waiting.number or next(self._numbers)
         self._lines.setdefault(waiting.line, deque()).append(waiting)

@@ -14,11 +14,11 @@ import msgspec
 from codebutler.chat.delivery.planner import WaitingCall
 from codebutler.chat.port import Call
 from codebutler.config.chats import message_url
-from codebutler.domain.message import ApprovalCard, Message, QuestionCard, every_text, said
+from codebutler.domain.message import ApprovalCard, Message, QuestionCard, said
 from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.text.markup import MESSAGE, NAMED, PAGES, PERSON, code, linked, plain, with_pages, words
-from codebutler.text.redact import redacted_bytes
+from codebutler.text.redact import every_text, redacted_bytes
 
 TOO_MUCH = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"}
@@ -132,14 +132,6 @@ class Editor:
             if (clean := self.redact(shown)) != shown:
                 return plain(clean)
         return text
-
-
-def has_links(operation: Operation) -> bool:
-    """Whether it links to messages or to a page: whether those links work depends on the workspace."""
-    if not isinstance(operation, Post | Update):
-        return False
-    text = str(operation.message)
-    return MESSAGE in text or PAGES in text
 
 
 def again_line(post: Post) -> Post:

@@ -55,8 +55,11 @@ class Buckets:
 
     def _of(self, call: Call, channel: ConversationRef | None) -> Iterator[tuple[tuple[Call, str], Limit]]:
         """The narrowest limit first."""
-        if channel is not None and (limit := self.limits.within(channel).get(call)):
-            yield (call, channel), limit
+        if channel is not None:
+            limits = self.limits
+            is_private = limits.is_private is not None and limits.is_private(channel)
+            if limit := (limits.private if is_private else limits.channel).get(call):
+                yield (call, channel), limit
         if limit := self.limits.workspace.get(call):
             yield (call, ""), limit
 

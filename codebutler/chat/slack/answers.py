@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,20 +19,6 @@ _TS = re.compile(r"\d{1,20}\.\d{1,20}")
 EVENT_TYPE = "codebutler_operation"
 DIRECT = "D"
 """The IDs of people's direct conversations with us start with it."""
-
-
-class Written(TypedDict):
-    """What we know of everything posted in a channel, by its ts."""
-
-    channel: ConversationRef
-    sent_at: float
-    order: str
-    is_direct: bool
-
-
-def written(channel: ConversationRef, ts: str) -> Written:
-    """A ts is three things in one: a message's name, its time and its order."""
-    return Written(channel=channel, sent_at=float(ts), order=ts, is_direct=channel.startswith(DIRECT))
 
 
 def ts_at(moment_s: float) -> str:

@@ -34,10 +34,11 @@ from codebutler.chat.slack.mrkdwn import neutralise
 from codebutler.chat.slack.render import REACTIONS, blocks_of, rendered
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import ChatError
-from codebutler.domain.message import Message, every_text
+from codebutler.domain.message import Message
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
 from codebutler.platform.signals import reached
+from codebutler.text.redact import every_text
 
 DEFAULT_BASE_URL = "https://slack.com/api/"
 PAGE_SIZE = 200

@@ -144,7 +144,8 @@ class SocketLink:
             log.exception("could not store an event; Slack will send it again")
             return
         reached("ack.before")
-        if self._wire.say(message):
+        if self._wire.state is State.OPEN:
+            broadcast((self._wire,), message, text=True)  # without waiting for it to leave
             reached("ack.after")
         else:
             self._tally.lost_acks += 1
@@ -310,13 +311,6 @@ class Wire(ClientConnection):
         early, self._early = self._early, []
         for message in early:
             hear(message)
-
-    def say(self, message: bytes) -> bool:
-        """Send UTF-8 without waiting for it to leave. False if the connection is about to end, or has ended."""
-        if self.state is not State.OPEN:
-            return False
-        broadcast((self,), message, text=True)
-        return True
 
     def data_received(self, data: bytes) -> None:
         """Note that bytes came; the library handles them."""

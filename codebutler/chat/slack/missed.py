@@ -13,7 +13,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from codebutler.chat.slack.answers import ts_at, written
+from codebutler.chat.slack.answers import DIRECT, ts_at
 from codebutler.chat.slack.render import FINAL
 from codebutler.domain.model import Event, Handled, MessageDeleted, MessageEdited, MessagePosted
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
@@ -148,7 +148,10 @@ def _may_wait(seen: SeenMessage, frame: Window) -> bool:
 
 def _edit(shown: ShownMessage, event: MessagePosted) -> MessageEdited:
     return MessageEdited(
-        **written(event.channel, shown.edited_ts),
+        channel=event.channel,
+        sent_at=float(shown.edited_ts),
+        order=shown.edited_ts,
+        is_direct=event.is_direct,
         ref=event.ref,
         user=shown.edited_by or event.user,
         text=event.text,
@@ -159,7 +162,10 @@ def _edit(shown: ShownMessage, event: MessagePosted) -> MessageEdited:
 
 def _deletion(channel: ConversationRef, seen: SeenMessage) -> MessageDeleted:
     return MessageDeleted(
-        **written(channel, seen.ref),
+        channel=channel,
+        sent_at=float(seen.ref),
+        order=seen.ref,
+        is_direct=channel.startswith(DIRECT),
         ref=seen.ref,
         user=seen.user,
         thread=None if seen.root == seen.ref else seen.root,

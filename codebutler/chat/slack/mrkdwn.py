@@ -27,7 +27,7 @@ _TASK = re.compile(r"\[([ xX])\](?= )")
 
 def to_mrkdwn(markdown: str) -> str:
     """The text of a Slack message that shows ``markdown``. Never raises; any input is safe to post."""
-    return "\n".join(_spaced(blocks(markdown), depth=0)).strip("\n")
+    return "\n".join(_lines(blocks(markdown), depth=0)).strip("\n")
 
 
 def clip_mrkdwn(text: str, limit: int) -> str:
@@ -44,38 +44,33 @@ def clip_mrkdwn(text: str, limit: int) -> str:
     return cut.rstrip() + (FENCE_END if cut.count("```") % 2 else "") + CUT
 
 
-def _spaced(nodes: Sequence[Node], depth: int, tight: bool = False) -> list[str]:
+def _lines(nodes: Sequence[Node], depth: int, tight: bool = False) -> list[str]:
     """The blocks' lines, with an empty line between two blocks unless they are a tight list's."""
     lines: list[str] = []
     for node in nodes:
-        block = _block(node, depth)
+        content = node.token.content if node.token is not None else ""
+        match node.type:
+            case "paragraph":
+                block = _Inline().render(node.inline).split("\n")
+            case "heading":
+                text = _Inline(_open=["*"]).render(node.inline)
+                block = [f"*{text}*" if text.strip() else text]
+            case "fence" | "code_block":
+                block = _fence(content)
+            case "bullet_list" | "ordered_list":
+                block = _list(node, depth)
+            case "blockquote":
+                block = [f"> {line}".rstrip() for line in _lines(node.children, depth)]
+            case "table":
+                block = _fence("\n".join(table_lines(node)))
+            case "hr":
+                block = [RULE]
+            case _:
+                block = safe(content).split("\n")
         if lines and block and not tight:
             lines.append("")
         lines += block
     return lines
-
-
-def _block(node: Node, depth: int) -> list[str]:
-    token = node.token
-    assert token is not None
-    match node.type:
-        case "paragraph":
-            return _Inline().render(node.inline).split("\n")
-        case "heading":
-            text = _Inline(_open=["*"]).render(node.inline)
-            return [f"*{text}*" if text.strip() else text]
-        case "fence" | "code_block":
-            return _fence(token.content)
-        case "bullet_list" | "ordered_list":
-            return _list(node, depth)
-        case "blockquote":
-            return [f"> {line}".rstrip() for line in _spaced(node.children, depth)]
-        case "table":
-            return _fence("\n".join(table_lines(node)))
-        case "hr":
-            return [RULE]
-        case _:
-            return safe(token.content).split("\n")
 
 
 def _fence(code: str) -> list[str]:
@@ -96,7 +91,7 @@ def _list(node: Node, depth: int) -> list[str]:
 
 
 def _item(item: Node, mark: str, depth: int) -> list[str]:
-    body = _spaced(item.children, depth + 1, tight=True)
+    body = _lines(item.children, depth + 1, tight=True)
     if not body:
         return [mark]
     if task := _TASK.match(body[0]):

@@ -24,7 +24,7 @@ from codebutler.chat.people import (
     size,
 )
 from codebutler.chat.port import ChannelMoved, Identity
-from codebutler.chat.slack.answers import DIRECT, is_recording, thread_of, ts_of, written
+from codebutler.chat.slack.answers import DIRECT, is_recording, thread_of, ts_of
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, interaction
 from codebutler.chat.slack.missed import ShownMessage
 from codebutler.chat.slack.mrkdwn import unescape
@@ -133,15 +133,19 @@ def _posted(
     if subtype not in SPOKEN:
         return Ignored(f"message subtype {subtype[:40]}")
     text = optional(message, "text")
+    has_markup = "<" in text or "&" in text
     ts = ts_of(message.get("ts"))
     return MessagePosted(
-        **written(channel, ts),
+        channel=channel,
+        sent_at=float(ts),
+        order=ts,
+        is_direct=channel.startswith(DIRECT),
         ref=ts,
         user=PersonRef(required(message, "user")),
-        text=_spoken(text, me),
+        text=_spoken(text, me) if has_markup else text,
         thread=thread_of(message) if "thread_ts" in message else None,
         files=_files(message) if "files" in message else (),
-        mentioned=mentioned or _mention(me).search(text) is not None,
+        mentioned=mentioned or (has_markup and _mention(me).search(text) is not None),
     )
 
 
@@ -160,8 +164,12 @@ def _changed(event: Mapping[str, Any], me: Identity) -> Event | Ignored:
     edited = message.get("edited")
     edit: Mapping[str, Any] = edited if isinstance(edited, Mapping) else {}
     edited_ts = ts_of(edit.get("ts") or event.get("event_ts") or event.get("ts"))
+    channel = ConversationRef(required(event, "channel"))
     return MessageEdited(
-        **written(ConversationRef(required(event, "channel")), edited_ts),
+        channel=channel,
+        sent_at=float(edited_ts),
+        order=edited_ts,
+        is_direct=channel.startswith(DIRECT),
         ref=ts_of(message.get("ts")),
         user=PersonRef(optional(edit, "user") or required(message, "user")),
         text=_spoken(text, me),
@@ -176,9 +184,13 @@ def _deleted(event: Mapping[str, Any], previous: object, ts: object, me: Identit
     if (stranger := _not_a_person(previous, me)) is not None:
         return stranger
     deleted_ts = ts_of(ts)
+    channel = ConversationRef(required(event, "channel"))
     # The history does not say when it was deleted: assume right after the message itself.
     return MessageDeleted(
-        **written(ConversationRef(required(event, "channel")), deleted_ts),
+        channel=channel,
+        sent_at=float(deleted_ts),
+        order=deleted_ts,
+        is_direct=channel.startswith(DIRECT),
         ref=deleted_ts,
         user=PersonRef(required(previous, "user")),
         thread=thread_of(previous),

@@ -12,10 +12,11 @@ from typing import Any
 
 from codebutler.chat.layout import Box, Section, sections
 from codebutler.chat.slack.mrkdwn import BACKTICK, clip_mrkdwn, link, neutralise, safe, to_mrkdwn
-from codebutler.domain.message import PICK_ACTION, Button, Message, every_text
+from codebutler.domain.message import PICK_ACTION, Button, Message
 from codebutler.domain.model import Mark
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markup import CHANNEL, FENCE, PERSON, Span, spans, words
+from codebutler.text.redact import every_text
 
 # chat.postMessage takes more than 4,000 characters of text, but 4,000 reads best; chat.update takes no more.
 FALLBACK_CHARS = 4000
@@ -60,10 +61,9 @@ def rendered(
     if message.is_short:
         text = text or "(this message cannot be shown)"
         return redact(call + clip_mrkdwn(text, SHORT_CHARS)), []
-    if message.is_foreign:
-        text = clip_mrkdwn(text, FALLBACK_CHARS)
-    elif message.card or message.buttons:
-        text = clip_mrkdwn(text, CARD_CHARS)
+    limit = FALLBACK_CHARS if message.is_foreign else CARD_CHARS
+    if len(text) > limit and (message.is_foreign or message.card or message.buttons):
+        text = clip_mrkdwn(text, limit)
     has_blocks = message.is_foreign or any(part.kind != "text" or part.buttons for part in laid)
     blocks = blocks_of(laid, message.names) if has_blocks or len(laid) > 1 else []
     return redact(call + text), every_text(_calling(call, blocks) if call else blocks, redact)
@@ -75,7 +75,9 @@ def blocks_of(parts: Iterable[Section], names: Collection[PersonRef] = ()) -> Bl
     for part in parts:
         if part.begins and blocks:
             blocks.append({"type": "divider"})
-        if part.markdown:
+        if part.kind == "foreign" and part.markdown:
+            blocks.append({"type": "markdown", "text": neutralise(part.markdown)})
+        elif part.markdown:
             blocks.append(_text_block(part, names))
         if part.boxes:
             blocks.append(_boxes(part.boxes))
@@ -120,8 +122,6 @@ def _span(span: Span, names: Collection[PersonRef]) -> str:
 
 
 def _text_block(part: Section, names: Collection[PersonRef]) -> dict[str, Any]:
-    if part.kind == "foreign":
-        return {"type": "markdown", "text": neutralise(part.markdown)}
     if part.kind == "heading":
         return {"type": "header", "text": _plain(words(part.markdown))}
     text = {"type": "mrkdwn", "text": clip_mrkdwn(mrkdwn(part, names), SECTION_CHARS)}

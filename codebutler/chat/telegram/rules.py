@@ -89,15 +89,9 @@ _PRIVATE: Mapping[Call, Limit] = MappingProxyType(
 )
 
 
-class TelegramLimits(Limits):
-    """Telegram's rate limits. ``channel`` is a group's limit; a private chat allows more."""
-
-    def within(self, channel: ConversationRef) -> Mapping[Call, Limit]:
-        """A private chat allows more than a group."""
-        return _PRIVATE if is_private(channel) else self.channel
-
-
-TELEGRAM_LIMITS = TelegramLimits(
+TELEGRAM_LIMITS = Limits(
+    private=_PRIVATE,
+    is_private=is_private,
     kept=timedelta(hours=24),
     presses_kept=timedelta(seconds=150),
     closed=MappingProxyType(

@@ -21,12 +21,12 @@ import msgspec
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
-from codebutler.domain.message import every_text
 from codebutler.domain.model import TurnNote
 from codebutler.observe.logs import LEVELS, TAGS, LogLine, Ring
 from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import Addresses
+from codebutler.text.redact import every_text
 from codebutler.web.dashboard.acts import Acts
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations

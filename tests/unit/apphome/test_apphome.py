@@ -19,7 +19,6 @@ from codebutler.chat.telegram.render import render_sections
 from codebutler.config.chats import message_url
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.errors import ChatError, ChatRateLimitedError
-from codebutler.domain.message import every_text
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.intake.repos import Repo
 from codebutler.parent import apphome_page
@@ -28,6 +27,7 @@ from codebutler.parent.apphome_page import RepoCard, stranger
 from codebutler.parent.parts import LatestTurns
 from codebutler.platform.tasks import Observers, beside
 from codebutler.text.markup import Addresses, linked
+from codebutler.text.redact import every_text
 from tests.clock import ManualClock, settle
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -10,9 +10,11 @@ from functools import partial
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.port import Identity
 from codebutler.domain.errors import (
     ChatAuthError,
     ChatError,
@@ -22,6 +24,7 @@ from codebutler.domain.errors import (
 )
 from codebutler.domain.message import Button, Message, Option, Question, QuestionCard, said
 from codebutler.domain.model import Operation, Post, Update, Upload
+from codebutler.text.markup import PAGES
 from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
 from tests.notes import Notes
@@ -62,6 +65,13 @@ async def bench() -> AsyncIterator[Bench]:
     await asyncio.gather(*made.tasks, return_exceptions=True)
 
 
+class AtHome(MemoryChat):
+    """A workspace with an address."""
+
+    async def identity(self) -> Identity:
+        return replace(await super().identity(), url="https://acme.slack.com/")
+
+
 def post(text: str = "hi", thread_ts: str | None = None) -> Post:
     return Post(message=said(text), thread=thread_ts)
 
@@ -71,6 +81,14 @@ async def test_a_post_returns_its_ts_and_is_found_by_its_operation() -> None:
         ts = await b.submit("op", post())
         assert b.chat.messages(C)[0]["ts"] == ts
         assert b.sender.pending == 0
+
+
+async def test_a_link_to_a_page_leads_where_readers_of_this_workspace_can_open_it() -> None:
+    chat = AtHome()
+    editor = Editor(str, pages=lambda workspace: f"{workspace}pages/")
+    async with Sender(chat, ManualClock(), editor, Notes(), rng=Random(1)) as sender:
+        await sender.submit(C, "op", post(f"[Review]({PAGES}changes/shop/t1)"))
+    assert "https://acme.slack.com/pages/changes/shop/t1" in chat.texts(C)[0]
 
 
 async def test_posts_of_a_channel_keep_their_order_through_failures() -> None:

@@ -32,11 +32,21 @@ WHOLE = "It is all fine and well."
 LOST = ChatOutcomeUnknownError("lost", "outcome_unknown")
 
 
+class Everything(dict[tuple[str, str], str]):
+    """Every item of the channel."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def get(self, key: tuple[str, str], default: str) -> str:  # type: ignore[override]
+        return DIRECT if key[0] == HOME else default
+
+
 class Detour:
     """Everything of the channel stands in the conversation."""
 
-    def where(self, channel: str, item: str) -> str:
-        return DIRECT if channel == HOME else channel
+    def __init__(self) -> None:
+        self.places = Everything()
 
     async def posted(self, channel: str, place: str, ts: str) -> None:
         """Known by its channel."""
