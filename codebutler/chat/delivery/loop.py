@@ -59,8 +59,7 @@ class Loop:
         self._is_over = False
 
     def enter(self, waiting: WaitingCall, *, replaces: bool = False) -> None:
-        """Queue it at the end of its line. With ``replaces``, those that wait there are dropped, and it takes their
-        place: a message that is edited all the time is not always last."""
+        """Queue it at the end of its line; or, if it ``replaces`` what waits there, in the place of that."""
         if replaces and waiting.line in self._lines:
             for older in self.waits(waiting.line):
                 waiting.number = older.number
@@ -104,8 +103,7 @@ class Loop:
         return [each for each in self._lines.get(line, ()) if not each.is_busy]
 
     def wake(self) -> None:
-        """Something has changed. The next plan is made a moment later, so that changes at the same time are planned
-        together."""
+        """Something has changed: plan a moment later, together with what else changes now."""
         if not self._is_woken and not self._is_over:
             self._is_woken = True
             asyncio.get_running_loop().call_soon(self._step)
