@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, Self
 
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError
 from codebutler.platform.system import this_system
 
 GIT_TIMEOUT_S = 20
@@ -166,6 +166,10 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
         raise CodeButlerError(f"git does not answer in {directory}: is its disk reachable?") from None
 
 
+# What root gives up for good: its groups, all capabilities, and any way to regain them (sudo, su).
+GIVEN_UP = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """An ordinary user, by number, as whom root starts programs."""
@@ -188,6 +192,20 @@ class Owner:
     def is_root(self) -> bool:
         """Whether it is root's own, for whom no agent works."""
         return self.uid == 0
+
+    def become(self, setpriv: Path | None, repo: Path) -> tuple[str, ...]:
+        """What root puts before a command so that it runs as the owner of ``repo``, who this is. Pure.
+
+        Raises SandboxUnavailableError if that is root, or setpriv(1) is missing.
+        """
+        if self.is_root:
+            raise SandboxUnavailableError(ROOTS_OWN.format(repo=repo))
+        if setpriv is None:
+            raise SandboxUnavailableError(
+                "root needs setpriv to start agents as the repository's owner: install util-linux, or "
+                f"{RUN_AS_USER}"
+            )
+        return (str(setpriv), f"--reuid={self.uid}", f"--regid={self.gid}", *GIVEN_UP, "--")
 
 
 def sudo_user(env: Mapping[str, str]) -> Owner:

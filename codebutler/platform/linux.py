@@ -38,18 +38,23 @@ _STATE, _PARENT, _TTY, _START = 0, 1, 4, 19
 
 
 class NameWatch:
-    """Its ``fd`` is readable when there are events. Raises OSError, also if this user's instances are used up."""
+    """Its ``fd`` is readable when there are events; whoever made it closes that. Raises OSError, also if this user's
+    instances are used up."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self.fd = _checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self.fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._watches: dict[int, Path] = {}
+        if self.fd < 0:
+            raise OSError(code := ctypes.get_errno(), os.strerror(code))
 
     def watch(self, directory: Path) -> None:
         """Watch the directory from now on; a second call does nothing. Raises OSError."""
         if directory not in self._watches.values():
             number = self._libc.inotify_add_watch(self.fd, os.fsencode(directory), ctypes.c_uint32(WATCHED))
-            self._watches[_checked(number)] = directory
+            if number < 0:
+                raise OSError(code := ctypes.get_errno(), os.strerror(code))
+            self._watches[number] = directory
 
     def read(self) -> list[NameEvent]:
         """What has happened since the last call."""
@@ -69,10 +74,6 @@ class NameWatch:
             )
         return found
 
-    def close(self) -> None:
-        """Stop watching."""
-        os.close(self.fd)
-
 
 def events(data: bytes) -> list[tuple[int, int, str]]:
     """(watch, mask, name) of each event that was read. Pure."""
@@ -85,13 +86,6 @@ def events(data: bytes) -> list[tuple[int, int, str]]:
     return found
 
 
-def _checked(result: int) -> int:
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return int(result)
-
-
 class Linux:
     """See ``OperatingSystem``."""
 
@@ -100,6 +94,7 @@ class Linux:
     socket_path_bytes = 107
     sandboxes: tuple[SandboxName, ...] = ("bwrap", "docker")
     native_containers = True
+    name_watch = NameWatch
     opens_pages = False
     restores_signals: tuple[str, ...] = ("/usr/bin/env", "--default-signal=INT,QUIT,TSTP")
     untried: tuple[Untried, ...] = ()
@@ -178,9 +173,6 @@ class Linux:
         with suppress(OSError):
             return ACCESS_LIST in os.listxattr(directory)
         return False
-
-    def name_watch(self) -> NameWatch:
-        return NameWatch()
 
     def open_beneath(self, directory: int, relative: str, flags: int) -> int:
         """openat2(2)."""

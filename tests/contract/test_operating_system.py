@@ -133,7 +133,7 @@ def test_a_name_watch_tells_of_new_names(tmp_path: Path) -> None:
         ]
         assert watch.read() == []
     finally:
-        watch.close()
+        os.close(watch.fd)
 
 
 def test_a_path_is_opened_without_following_links(system: OperatingSystem, tmp_path: Path) -> None:

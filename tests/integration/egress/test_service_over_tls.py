@@ -112,7 +112,8 @@ async def test_a_connection_made_ahead_is_used_and_the_next_one_made(api: Api) -
         assert api.heads[0].startswith(b"GET /v1/models HTTP/1.1\r\nHost: api.example\r\n")
         await api.connected.acquire()
     assert len(api.connections) == 2
-    await proxy.close()
+    assert proxy.ahead is not None
+    await proxy.ahead.close()
 
 
 async def test_one_that_has_become_old_or_was_closed_is_not(api: Api) -> None:
@@ -125,7 +126,8 @@ async def test_one_that_has_become_old_or_was_closed_is_not(api: Api) -> None:
         assert (await ask(proxy)).endswith(b"fine")
         assert len(api.heads) == 1
         await api.connected.acquire()
-    await proxy.close()
+    assert proxy.ahead is not None
+    await proxy.ahead.close()
 
 
 async def test_a_service_that_is_another_ones_gets_no_key(api: Api, tmp_path: Path) -> None:
@@ -135,7 +137,6 @@ async def test_a_service_that_is_another_ones_gets_no_key(api: Api, tmp_path: Pa
     assert answer.startswith(b"HTTP/1.1 502 ")
     assert b"api.example cannot be reached" in answer
     assert api.heads == []
-    await proxy.close()
 
 
 async def test_through_a_proxy_before_the_internet_too(api: Api) -> None:
@@ -156,7 +157,6 @@ async def test_through_a_proxy_before_the_internet_too(api: Api) -> None:
     proxy = Proxy(Rules(service=service), Dialer(env), clock=ManualClock())
     async with before:
         assert (await ask(proxy)).endswith(b"fine")
-        await proxy.close()
     for end in ends:
         end.transport.abort()
     await asyncio.gather(*(end.wait_closed() for end in ends), return_exceptions=True)

@@ -13,8 +13,7 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.cgroups import owned_name, ownerless
-from codebutler_worker.sandbox.common import Launch
+from codebutler_worker.sandbox.common import Launch, owned_name, ownerless
 from codebutler_worker.sandbox.process import (
     MARK,
     AgentProcess,

@@ -9,7 +9,8 @@ import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox import person
-from codebutler_worker.sandbox.person import as_owner, ensure_home, home_of_agents, make_directories
+from codebutler_worker.sandbox.destinations import make_directories
+from codebutler_worker.sandbox.person import as_owner, ensure_home, home_of_agents
 
 # Of nobody in passwd(5).
 OWNER = 54321

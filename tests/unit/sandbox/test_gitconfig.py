@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.gitconfig import MalformedConfigError, is_include, is_program, settings, words
+from codebutler_worker.sandbox.gitconfig import MalformedConfigError, kind_of, settings, words
 from tests.programs import require
 
 FILES = (
@@ -71,7 +71,7 @@ def test_what_git_refuses_is_refused(tmp_path: Path, text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_git_starts(key: str, value: str, starts: bool) -> None:
-    assert is_program(key, value) is starts
+    assert (kind_of(key, value) == "program") is starts
 
 
 def test_what_is_more_configuration() -> None:
@@ -82,7 +82,7 @@ def test_what_is_more_configuration() -> None:
         "includes.path",
         "core.path",
     )
-    assert [is_include(key) for key in keys] == [True, True, True, False, False]
+    assert [kind_of(key, "x") == "include" for key in keys] == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize(

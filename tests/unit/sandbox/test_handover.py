@@ -9,7 +9,7 @@ import pytest
 
 from codebutler_worker.sandbox.bwrap import bwrap_argv
 from codebutler_worker.sandbox.common import ProxySocket
-from codebutler_worker.sandbox.prelude import INSIDE, SENDMSG, swiftly, through
+from codebutler_worker.sandbox.prelude import INSIDE, SENDMSG, through
 from codebutler_worker.sandbox.seccomp import machines
 from tests.unit.sandbox.test_layout import CHECKOUT, SYSTEM
 from tests.unit.sandbox.test_layout import INSIDE as ROOM
@@ -20,7 +20,7 @@ DOOR = ProxySocket(Path("/tmp/cb-way-1/door"), 3128)
 @pytest.mark.parametrize("machine", machines())
 def test_the_program_follows_word_for_word(machine: str) -> None:
     argv = ("--evil", "-e", "a b", "")
-    assert swiftly(DOOR, Path("/usr/bin/perl"), machine, argv)[3:] == (
+    assert through(DOOR, Path("/usr/bin/perl"), argv, perl_on=machine)[3:] == (
         INSIDE,
         "3128",
         str(SENDMSG[machine]),

@@ -52,7 +52,7 @@ def mounts(argv: tuple[str, ...]) -> list[str]:
 
 def test_what_covers_comes_after_what_it_covers() -> None:
     order = mounts(bwrap_argv(("true",), INSIDE, CHECKOUT, SYSTEM))
-    inner = [str(REPO), f"{REPO}/.git", f"{REPO}/.git/hooks", f"{REPO}/.git/config", f"{REPO}/.codebutler"]
+    inner = [str(REPO), f"{REPO}/.git", f"{REPO}/.git/config", f"{REPO}/.git/hooks", f"{REPO}/.codebutler"]
     expected = ["/etc", "/etc/shadow", "/tmp", "/home/ann", *inner, f"{REPO}/.codebutler/files", "/"]
     assert all(order.index(before) < order.index(after) for before, after in pairwise(expected))
 

@@ -34,12 +34,12 @@ from codebutler.platform.system import this_system
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.sandbox.destinations import (
     make_beneath,
+    make_directories,
     make_file,
     open_beneath,
-    read_head,
+    read_regular,
     remove_old,
 )
-from codebutler_worker.sandbox.person import make_directories
 from codebutler_worker.store.opening import STATE_DIR
 
 SESSIONS = f"{STATE_DIR}/logs/sessions"
@@ -283,7 +283,7 @@ def _beside(directory: Path, session_id: str, record: str) -> Iterator[str]:
 
 def _whole(directory: Path, path: str, limit_bytes: int) -> bytes:
     """A file; of a record, only its complete lines. Raises OSError."""
-    content = read_head(directory, path, limit_bytes + 1)
+    content = read_regular(directory, path, limit_bytes + 1, head=True)
     if len(content) > limit_bytes:
         raise OSError(f"more than {LIMIT_BYTES // 2**20} MB")
     return content[: content.rfind(b"\n") + 1] if path.endswith(".jsonl") else content
@@ -301,7 +301,9 @@ def _moved(content: bytes, workdir: Path) -> bytes:
 def _notes(directory: Path) -> Iterator[_OpenSession]:
     for path in directory.glob("*.json"):
         try:
-            yield msgspec.json.decode(read_head(directory, path.name, NOTE_BYTES), type=_OpenSession)
+            yield msgspec.json.decode(
+                read_regular(directory, path.name, NOTE_BYTES, head=True), type=_OpenSession
+            )
         except (OSError, msgspec.DecodeError):
             continue
 

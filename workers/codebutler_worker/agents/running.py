@@ -28,7 +28,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.record import SessionLog, SessionLogs
 from codebutler_worker.egress.policy import NetworkPolicy, for_agents
 from codebutler_worker.sandbox.common import Sandbox
-from codebutler_worker.sandbox.destinations import read_head, read_regular
+from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.store.opening import STATE_DIR
 
 log = logging.getLogger(__name__)
@@ -288,7 +288,7 @@ def repository_says(workdir: Path, files: Iterable[str]) -> str:
     sections = []
     for name in files:
         with contextlib.suppress(OSError):
-            text = read_head(workdir, name, INSTRUCTIONS_BYTES).decode(errors="replace").strip()
+            text = read_regular(workdir, name, INSTRUCTIONS_BYTES, head=True).decode(errors="replace").strip()
             sections += [f"# The repository's {name}\n\n{text}"] if text else []
     return "\n\n".join(sections)
 

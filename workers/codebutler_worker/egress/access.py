@@ -13,11 +13,11 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import Dialer, HostPort, local_places
@@ -128,7 +128,7 @@ class ProxiedAccess(NetworkAccess):
         names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
         found = {**dict.fromkeys(names, f"http://{LOOPBACK}:{port}"), "NO_PROXY": HERE, "no_proxy": HERE}
         self.env = {**found, "NODE_USE_ENV_PROXY": "1", **IMPATIENT}
-        self._keep(self._take(self._listener))
+        self._tasks.add(asyncio.create_task(self._take(self._listener), name="network access"))
 
     async def close(self) -> None:
         """Close all connections; nothing gets through any more."""
@@ -141,13 +141,9 @@ class ProxiedAccess(NetworkAccess):
             await asyncio.wait(self._tasks, timeout=GONE_S)
         for writer in self._writers:
             writer.transport.abort()
-        await self.proxy.close()
+        if self.proxy.ahead is not None:
+            await self.proxy.ahead.close()
         self._shut()
-
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name="network access")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _shut(self) -> None:
         """Close the Unix socket, whether or not a client has connected."""
@@ -159,13 +155,26 @@ class ProxiedAccess(NetworkAccess):
             self._directory = None
 
     async def _take(self, listener: socket.socket) -> None:
+        """Serve at the listening sockets that the first client passes out; any that is not on the loopback is closed.
+        Without a thread: switching to one and back would take longer than all the rest."""
+        loop, sent = asyncio.get_running_loop(), asyncio.Event()
         try:
             async with asyncio.timeout(HAND_OVER_S):
-                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                connection, _ = await loop.sock_accept(listener)
                 with connection:
-                    given = await received(connection)
-                for listener in given:
-                    await self._serve(listener)
+                    loop.add_reader(connection, sent.set)
+                    try:
+                        await sent.wait()
+                    finally:
+                        loop.remove_reader(connection)
+                    _, fds, _, _ = socket.recv_fds(connection, 1, 1 + FORWARDED_AT_MOST)
+                for given in [socket.socket(fileno=fd) for fd in fds]:
+                    listens = given.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                    if given.family == socket.AF_INET and listens and given.getsockname()[0] == LOOPBACK:
+                        given.settimeout(0)
+                        await self._serve(given)
+                    else:
+                        given.close()
         except (OSError, TimeoutError) as error:
             log.warning("an agent cannot reach the proxy from its sandbox: %s", error or type(error).__name__)
         finally:
@@ -190,7 +199,9 @@ class ProxiedAccess(NetworkAccess):
                 return
             # A task cancelled before it starts closes nothing, so we keep its connection here too.
             self._writers.add(writer)
-            self._keep(self._handle(reader, writer, local))
+            task = asyncio.create_task(self._handle(reader, writer, local), name="network access")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
         self._servers.append(await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES))
 
@@ -218,27 +229,6 @@ class Egress:
             raise SandboxUnavailableError(
                 f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
             ) from error
-        if access.port:
+        if access.port and rules.service is not None:
             proxy.prepare()  # while the program starts
         return access
-
-
-async def received(connection: socket.socket) -> list[socket.socket]:
-    """The listening sockets passed out; any that is not on the loopback is closed. Without a thread: switching to one
-    and back would take longer than all the rest."""
-    loop, sent = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection, sent.set)
-    try:
-        await sent.wait()
-    finally:
-        loop.remove_reader(connection)
-    _, fds, _, _ = socket.recv_fds(connection, 1, 1 + FORWARDED_AT_MOST)
-    given = []
-    for one in [socket.socket(fileno=fd) for fd in fds]:
-        listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if one.family == socket.AF_INET and listens and one.getsockname()[0] == LOOPBACK:
-            one.settimeout(0)
-            given.append(one)
-        else:
-            one.close()
-    return given

@@ -57,24 +57,17 @@ class Proxy:
     gauge: TokenMeter = field(default_factory=TokenMeter)
     refused: list[HostPort] = field(default_factory=list)
     logged: set[HostPort] = field(default_factory=set)
+    ahead: Ahead | None = field(default=None, init=False)
+    """The next connection to the service, once ``prepare`` was called."""
     _room: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, AT_ONCE))
 
-    _ahead: Ahead | None = None
-
-    def __post_init__(self) -> None:
+    def prepare(self) -> None:
+        """Open the connection that the first request to a service behind TLS will need, and then the next ones. Whoever
+        calls this closes ``ahead``."""
         service = self.rules.service
         if service is not None and service.secure and service.place is not None:
-            self._ahead = Ahead(partial(self.dialer.service, service.place, secure=True), self.clock)
-
-    def prepare(self) -> None:
-        """Open the connection that the first request to the service will need."""
-        if self._ahead is not None:
-            self._ahead.prepare()
-
-    async def close(self) -> None:
-        """Discard the connection opened ahead of time."""
-        if self._ahead is not None:
-            await self._ahead.close()
+            self.ahead = Ahead(partial(self.dialer.service, service.place, secure=True), self.clock)
+            self.ahead.prepare()
 
     async def handle(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, local: HostPort | None = None
@@ -157,11 +150,11 @@ class Proxy:
             client[1].write(refusal(405, "Method Not Allowed", f"CodeButler's proxy: no {head.method} here"))
             return
         onward, length = service.onward(head), head.body
-        if self._ahead is None:
+        if self.ahead is None:
             server = await self.dialer.service(service.place, secure=service.secure)
         else:
-            server = await self._ahead.take()
-            self._ahead.prepare()
+            server = await self.ahead.take()
+            self.ahead.prepare()
         mask, reading = service.mask, self.gauge.reading(head.target, length or 0)
         if mask is None or reading is None:
             await self._exchange((onward, length), client, server, mask)

@@ -29,7 +29,7 @@ from codebutler.domain.errors import AgentUnavailableError, CodeButlerError, Sto
 from codebutler.protocol.messages import Finding, ok
 from codebutler_worker.agents.native.model import KIMI, PRESETS, Endpoint, target
 from codebutler_worker.runtime.turns import WORDLESS, talks
-from codebutler_worker.sandbox.destinations import UnsafePathError, read_head, status_beneath
+from codebutler_worker.sandbox.destinations import UnsafePathError, read_regular, status_beneath
 from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.store.rows import REPO_SCOPE, FactRow, MemoryLineRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
@@ -290,7 +290,7 @@ def _read(connection: sqlite3.Connection) -> Recalled:
 def read_memory(state_dir: Path) -> str:
     """The first 32 KiB of ``memory.md``; "" if there is none, or if it is not a regular file."""
     try:
-        return read_head(state_dir, "memory.md", MAX_BYTES).decode("utf-8", "replace")
+        return read_regular(state_dir, "memory.md", MAX_BYTES, head=True).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -19,16 +19,15 @@ from codebutler_worker.sandbox.common import (
     ProxySocket,
     Sandbox,
     SandboxPolicy,
-    below,
     environment,
     refuse_too_wide,
     trial_directories,
     trial_failure,
 )
-from codebutler_worker.sandbox.person import become
+from codebutler_worker.sandbox.destinations import area_of
 from codebutler_worker.sandbox.pins import Watcher
-from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, swiftly, through, with_tracked
-from codebutler_worker.sandbox.seccomp import FD, FilterFile
+from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, through, with_tracked
+from codebutler_worker.sandbox.seccomp import FD, OPEN, FilterFile
 from codebutler_worker.sandbox.system import SystemLayout, find_program, inspect_system
 
 # The sandbox as bubblewrap arguments. Pure: takes everything that was looked up, returns an argv.
@@ -64,7 +63,8 @@ def bwrap_argv(
         if path.is_relative_to(inside.home):
             raise SandboxUnavailableError(f"{inside.home} cannot be a home directory: it contains {path}")
     # Never as root: if root started us, as the owner of the repository.
-    owner = become(checkout.owner, checkout.root, system.setpriv) if system.uid == 0 else ()
+    owner = checkout.owner.become(system.setpriv, checkout.root) if system.uid == 0 else ()
+    scratch = (*(("--size", str(inside.scratch_bytes)) if inside.scratch_bytes else ()), "--tmpfs")
     return (
         *owner, str(system.bwrap),
         *NAMESPACES,
@@ -72,16 +72,17 @@ def bwrap_argv(
         *(() if inside.network == "open" else ("--unshare-net",)),
         *(() if inside.filter_fd is None else ("--seccomp", str(inside.filter_fd))),
         *(word for name, value in inside.env for word in ("--setenv", name, value)),
-        *_system(inside, system),
-        *_home(inside, system),
-        *_checkout(inside, checkout),
+        *_system(inside, system, scratch),
+        *_home(inside, system, scratch),
+        *_checkout(inside, checkout, scratch),
         "--remount-ro", "/",
         "--chdir", str(checkout.root),
         "--", *argv,
     )  # fmt: skip
 
 
-def _system(inside: Inside, system: SystemLayout) -> list[str]:
+def _system(inside: Inside, system: SystemLayout, scratch: tuple[str, ...]) -> list[str]:
+    """``scratch``: the option for a private directory in memory, which precedes its path."""
     options: list[str] = []
     for root in system.roots:
         options += ["--ro-bind", str(root), str(root)]
@@ -89,16 +90,16 @@ def _system(inside: Inside, system: SystemLayout) -> list[str]:
         options += ["--symlink", target, str(path)]
     for file in system.masked_files:
         options += ["--ro-bind", "/dev/null", str(file)]
-    hidden = (path for path in inside.hidden if below(path, system.roots))
+    hidden = (path for path in inside.hidden if area_of(path, system.roots))
     for directory in (*system.masked_directories, *hidden):
         options += ["--tmpfs", str(directory), "--remount-ro", str(directory)]
-    options += ["--dev", "/dev", *_scratch(inside, SHARED_MEMORY), "--remount-ro", "/dev", "--proc", "/proc"]
+    options += ["--dev", "/dev", *scratch, SHARED_MEMORY, "--remount-ro", "/dev", "--proc", "/proc"]
     for name in KERNELS_OWN:
         options += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     for file in system.telling:
         options += ["--ro-bind", "/dev/null", str(file)]
-    for scratch in SCRATCH:
-        options += _scratch(inside, scratch)
+    for place in SCRATCH:
+        options += [*scratch, place]
     options += ["--symlink", "../run", "/var/run"]
     if inside.network == "open" and system.resolver:
         options += ["--ro-bind", str(system.resolver), str(system.resolver)]
@@ -107,31 +108,31 @@ def _system(inside: Inside, system: SystemLayout) -> list[str]:
     return options
 
 
-def _home(inside: Inside, system: SystemLayout) -> list[str]:
-    options = _scratch(inside, str(inside.home))
+def _home(inside: Inside, system: SystemLayout, scratch: tuple[str, ...]) -> list[str]:
+    options = [*scratch, str(inside.home)]
     shown = (*system.roots, *(link for link, _ in system.links), *(real for _, real in inside.readable))
     for path, real in inside.readable:
-        if not below(real, system.roots):
+        if not area_of(real, system.roots):
             options += ["--ro-bind", str(real), str(real)]
-        if path != real and not below(path, shown):
+        if path != real and not area_of(path, shown):
             options += ["--symlink", str(real), str(path)]
     for path in inside.home_paths:
         options += ["--bind", str(path), str(path)]
     return options
 
 
-def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
+def _checkout(inside: Inside, checkout: Checkout, scratch: tuple[str, ...]) -> list[str]:
     options = ["--bind", str(checkout.root), str(checkout.root)]
     mounts = [(path, "--bind") for path in checkout.pinned]
     mounts += [(path, "--ro-bind") for path in (*checkout.closed, *checkout.fixed)]
-    for path, option in sorted(mounts, key=lambda mount: len(mount[0].parts)):
+    for path, option in sorted(mounts):  # a directory before what is in it; "--bind" before "--ro-bind"
         options += [option, str(path), str(path)]
     for path in inside.hidden:
         if path.is_relative_to(checkout.root):
             options += ["--tmpfs", str(path), "--remount-ro", str(path)]
     if checkout.private:
-        writable = checkout.hides_tracked
-        options += _scratch(inside, str(checkout.private)) if writable else ["--tmpfs", str(checkout.private)]
+        writable = checkout.index is not None
+        options += [*(scratch if writable else ("--tmpfs",)), str(checkout.private)]
         for path in checkout.shared:
             options += ["--bind", str(path), str(path)]
         if not writable:
@@ -142,11 +143,6 @@ def _checkout(inside: Inside, checkout: Checkout) -> list[str]:
         for path in checkout.sockets:
             options += ["--ro-bind", "/dev/null", str(path)]
     return options
-
-
-def _scratch(inside: Inside, directory: str) -> list[str]:
-    size = ["--size", str(inside.scratch_bytes)] if inside.scratch_bytes else []
-    return [*size, "--tmpfs", directory]
 
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
@@ -203,20 +199,20 @@ class BwrapSandbox(Sandbox):
                 raise SandboxUnavailableError(why)
         argv = with_tracked(argv, checkout)
         if isinstance(policy.network, ProxySocket):
-            if self._system.perl is not None and self.filter.machine in SENDMSG:
-                argv = swiftly(policy.network, self._system.perl, self.filter.machine, argv)
-                inside = replace(inside, env=(*inside.env, QUIET))
-            elif self._system.python is not None:
-                argv = through(policy.network, self._system.python, argv)
-            else:
+            perl = self._system.perl if self.filter.machine in SENDMSG else None
+            if (interpreter := perl or self._system.python) is None:
                 raise SandboxUnavailableError(NO_INTERPRETER)
+            argv = through(policy.network, interpreter, argv, perl_on=self.filter.machine if perl else "")
+            inside = replace(inside, env=(*inside.env, QUIET)) if perl else inside
+        # The filter's path is $0: opened before any code of the agent runs, closed by bubblewrap itself.
+        opened = (
+            () if self.filter.missing else ("/bin/sh", "-c", OPEN, self.filter.paths[checkout.shared_git])
+        )
         return Launch(
-            argv=self.filter.before(
-                bwrap_argv(argv, inside, checkout, self._system), shared=checkout.shared_git
-            ),
+            argv=(*opened, *bwrap_argv(argv, inside, checkout, self._system)),
             env={name: value for name, value in env.items() if name not in loader},
             cwd=Path("/"),
-            guard=partial(self._watcher.hold, checkout.lasting, checkout.fleeting),
+            guard=partial(self._watcher.hold, *checkout.lasting),
             ends_whole=True,  # --unshare-pid, --die-with-parent
         )
 

@@ -1,5 +1,4 @@
-"""Control groups: where this user may create them, which worker each belongs to, and one around a program and all its
-children.
+"""Control groups: where this user may create them, and what is written into one around a program and all its children.
 
 Kernel: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst.
 """
@@ -8,46 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from codebutler.platform.system import this_system
-
-# The owner of a group, container or program: the name says which worker made it, so we can tell if that worker is gone.
-
-PREFIX = "codebutler-"
-
-
-def owned_name() -> str:
-    """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``, so that the owner can be checked later."""
-    return f"{_owner(os.getpid())}-{secrets.token_hex(8)}"
-
-
-@cache
-def _owner(pid: int) -> str:
-    """What the names that a process makes begin with."""
-    return f"{PREFIX}{this_system().pid_namespace()}-{pid}-{_start_time(pid)}"
-
-
-def ownerless(name: str) -> bool:
-    """True if owned_name made ``name`` in a process of our pid namespace that no longer exists."""
-    parts = name.removeprefix(PREFIX).split("-")
-    if not name.startswith(PREFIX) or len(parts) != 4:
-        return False
-    space, pid, started, _ = parts
-    return (
-        space == str(this_system().pid_namespace()) and pid.isdecimal() and _start_time(int(pid)) != started
-    )
-
-
-def _start_time(pid: int) -> str:
-    """Clock ticks since boot, "" if there is no such process."""
-    found = this_system().seen([pid]).get(pid)
-    return found.started if found else ""
+from codebutler_worker.sandbox.common import PREFIX, ownerless
 
 
 def members(directory: Path) -> list[int]:
@@ -61,15 +26,6 @@ def members(directory: Path) -> list[int]:
         ]
     except OSError:
         return []
-
-
-def count(directory: Path, files: tuple[str, ...], key: str) -> int:
-    """The number after ``key`` in the first of ``files`` that exists; 0 if there is none."""
-    for file in files:
-        with contextlib.suppress(OSError):
-            words = (directory / file).read_text(encoding="ascii").split()
-            return int(words[words.index(key) + 1]) if key in words else 0
-    return 0
 
 
 def write(file: Path, text: str) -> None:
@@ -223,12 +179,6 @@ class ResourceLimits:
                 slot.version == 1
             )
         return lines
-
-
-EVENTS = (
-    ("memory", ("memory.events", "memory.oom_control"), "oom_kill"),
-    ("processes", ("pids.events",), "max"),
-)
 
 
 def kill(directory: Path) -> None:

@@ -15,6 +15,7 @@ from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
     UnsafePathError,
+    area_of,
     make_directory,
     make_file,
     read_regular,
@@ -72,13 +73,14 @@ Paths = tuple[Path, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A working directory; every named path exists and is no symbolic link.
+    """A working directory, and what programs may see and write in it; every named path exists and is no symbolic link.
 
     ``pinned`` paths are bound onto themselves so that they cannot be renamed; ``fixed`` ones are read-only; nothing can
     be created or removed in ``closed`` directories, but what is pinned there stays writable. ``private`` is hidden
-    except for ``shared``. ``shared_git``: git makes its files group-writable (core.sharedRepository). ``index``: where
-    git's index is or will be, None without git. ``pointed``: the part of ``fixed`` that git's configuration refers to.
-    ``sockets`` of programs outside are covered; they may disappear at any time.
+    except for ``shared``; with an ``index`` (where git's is or will be, None without git) it may hold files that git
+    tracks, and is writable. ``shared_git``: git makes its files group-writable (core.sharedRepository). ``pointed`` is
+    the part of ``fixed`` that git's configuration refers to. ``sockets`` of programs outside are covered; they may
+    disappear at any time.
 
     Every program in the directory gets the same paths, also while another one starts: otherwise the first could replace
     one with a link between our check and the mount.
@@ -97,11 +99,6 @@ class Checkout:
     sockets: tuple[Path, ...] = ()
 
     @property
-    def hides_tracked(self) -> bool:
-        """Whether the hidden directory may hold files that git tracks; it is writable then."""
-        return self.private is not None and self.index is not None
-
-    @property
     def ways(self) -> tuple[Path, ...]:
         """The directories of ``sockets``. They are bound onto themselves, so that no socket can be moved out of
         sight."""
@@ -110,18 +107,14 @@ class Checkout:
         return tuple(sorted(_between(self.sockets, (self.root, *self.pinned[:1]), read_only) - named))
 
     @property
-    def lasting(self) -> frozenset[Path]:
+    def lasting(self) -> tuple[frozenset[Path], frozenset[Path]]:
         """Paths that are mounted onto themselves or covered, and so must stay in place. Not those in a closed
-        directory: nothing inside can create a replacement there."""
+        directory: nothing inside can create a replacement there. And those of them that may disappear but not be
+        replaced: git removes a worktree with all its files, and the directory of worktrees with the last one."""
         private = () if self.private is None else (self.private,)
-        every = (*self.pinned, *self.fixed, *self.closed, *private, *self.shared)
-        return frozenset(path for path in every if path.parent not in self.closed)
-
-    @property
-    def fleeting(self) -> frozenset[Path]:
-        """Those of ``lasting`` that may disappear but not be replaced: git removes a worktree with all its files, and
-        the directory of worktrees with the last one."""
-        return frozenset((*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed)))
+        mounted = (*self.pinned, *self.fixed, *self.closed, *private, *self.shared)
+        fleeting = (*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed))
+        return frozenset(path for path in mounted if path.parent not in self.closed), frozenset(fleeting)
 
 
 def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool = False) -> Checkout:
@@ -142,6 +135,7 @@ def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool =
                 workdir, pinned[0], home or home_of_agents(workdir, Path.home()), workdir / PRIVATE
             )
             own = pointed.read_all(besides=(*fixed, *closed))
+        between = _between(own, (workdir, *pinned[:1]), (*fixed, *closed, *own)) - {workdir, *pinned}
         sockets = sockets_in((workdir, *pinned[:1]), shared, hidden=workdir / PRIVATE)
     except UnsafePathError as error:
         raise SandboxUnavailableError(
@@ -150,10 +144,7 @@ def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool =
     return Checkout(
         root=workdir,
         owner=Owner.of(owner),
-        pinned=(
-            *pinned,
-            *sorted(_between(own, (workdir, *pinned[:1]), (*fixed, *closed, *own)) - {workdir, *pinned}),
-        ),
+        pinned=(*pinned, *sorted(between)),
         fixed=(*fixed, *own),
         closed=closed,
         private=private,
@@ -172,18 +163,15 @@ def _between(paths: Paths, areas: Paths, read_only: Paths) -> set[Path]:
         parent
         for path in paths
         for parent in path.parents
-        if any(parent.is_relative_to(area) for area in areas)
-        and not any(parent.is_relative_to(one) for one in read_only)
+        if area_of(parent, areas) and not area_of(parent, read_only)
     }
 
 
 def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
-    if status_beneath(root, PRIVATE) is None:
-        if status_beneath(root, ".git") is None:
-            return None, ()
-        # Otherwise the agent could create it in this repository, with its own configuration and store.
-        make_directory(root, PRIVATE, 0o700)
-    _require_directory(root, PRIVATE)
+    if status_beneath(root, PRIVATE) is None and status_beneath(root, ".git") is None:
+        return None, ()
+    # Without it the agent could create it in this repository, with its own configuration and store.
+    _require_directory(root, PRIVATE, create=0o700)
     shared = [name for name in SHARED if status_beneath(root, f"{PRIVATE}/{name}")]
     for name in shared:
         _require_directory(root, f"{PRIVATE}/{name}")
@@ -191,50 +179,38 @@ def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
 
 
 def _git(root: Path) -> tuple[Paths, Paths, Paths, Path | None]:
-    """What to pin, fix and close, and where the index is."""
+    """What to pin, fix and close in the git directory of ``root`` (whatever makes git run programs or points
+    elsewhere), and where the index is."""
     found = status_beneath(root, ".git")
     if found is None:
         return (), (), (), None
-    if stat.S_ISREG(found.st_mode):
-        entry = _worktree_entry(root)
-        common = entry.parent.parent
-        pinned, fixed, closed = _git_directory(common.parent, common.name)
-        return pinned, (*fixed, root / ".git"), closed, entry / "index"
-    return *_git_directory(root, ".git"), root / ".git/index"
-
-
-def _git_directory(parent: Path, name: str) -> tuple[Paths, Paths, Paths]:
-    """What to pin, fix and close in a git directory: whatever makes git run programs or points elsewhere."""
-    _require_directory(parent, name)
-    git = parent / name
+    is_worktree = stat.S_ISREG(found.st_mode)
+    entry = _worktree_entry(root) if is_worktree else root / ".git"
+    git = entry.parent.parent if is_worktree else entry
+    _require_directory(git.parent, git.name)
     if status_beneath(git, "commondir"):
         # git would read its configuration, and so the programs to run, from the place that this file names.
         raise SandboxUnavailableError(f"{git}/commondir does not belong in a git directory: remove it")
     refuse_links(git)
-    _create_missing(git, directories=("hooks", "worktrees"), files=("config", "config.worktree"))
     pinned, fixed = [git], [git / "hooks", git / "config", git / "config.worktree"]
-    for entry in sorted((git / "worktrees").iterdir()):
-        _require_directory(git, f"worktrees/{entry.name}")
-        _create_missing(entry, directories=(), files=("config.worktree",))
-        pinned.append(entry)
-        fixed += [
-            entry / file
-            for file in ("commondir", "gitdir", "config.worktree")
-            if status_beneath(git, f"worktrees/{entry.name}/{file}")
-        ]
-    return tuple(pinned), tuple(fixed), (git / "worktrees",)
-
-
-def _create_missing(root: Path, *, directories: tuple[str, ...], files: tuple[str, ...]) -> None:
-    """Create what git creates only when needed, so that nobody else can. An empty file changes nothing: git reads
-    ``config.worktree`` only if the configuration says so."""
-    for name in directories:
-        if status_beneath(root, name) is None:
-            make_directory(root, name, 0o755)
-        _require_directory(root, name)
-    for name in files:
-        if status_beneath(root, name) is None:
-            make_file(root, name)
+    if is_worktree:
+        fixed.append(root / ".git")
+    # What git creates only when needed is created now, so that nobody else can. An empty file changes nothing: git
+    # reads ``config.worktree`` only if the configuration says so.
+    for name in ("hooks", "worktrees"):
+        _require_directory(git, name, create=0o755)
+    empty = [(git, "config"), (git, "config.worktree")]
+    for tree in sorted((git / "worktrees").iterdir()):
+        _require_directory(git, f"worktrees/{tree.name}")
+        pinned.append(tree)
+        fixed.append(tree / "config.worktree")
+        empty.append((tree, "config.worktree"))
+        named = ("commondir", "gitdir")
+        fixed += [tree / file for file in named if status_beneath(git, f"worktrees/{tree.name}/{file}")]
+    for directory, file in empty:
+        if status_beneath(directory, file) is None:
+            make_file(directory, file)
+    return tuple(pinned), tuple(fixed), (git / "worktrees",), entry / "index"
 
 
 def _worktree_entry(root: Path) -> Path:
@@ -270,7 +246,10 @@ def _pointer(root: Path, relative: str, base: Path, prefix: str = "") -> Path:
     return Path(os.path.normpath(base / text.removeprefix(prefix).strip()))
 
 
-def _require_directory(root: Path, relative: str) -> None:
+def _require_directory(root: Path, relative: str, *, create: int | None = None) -> None:
+    """``create``: the mode of one that is made if it is missing."""
+    if create is not None and status_beneath(root, relative) is None:
+        make_directory(root, relative, create)
     if (found := status_beneath(root, relative)) is None:
         raise SandboxUnavailableError(f"{root / relative} was just removed: try again")
     if not stat.S_ISDIR(found.st_mode):

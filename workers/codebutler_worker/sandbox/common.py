@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
 from codebutler.config.git_repo import ORDINARY_ID, RUN_AS_USER
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.destinations import UnsafePathError, status_beneath
+from codebutler_worker.sandbox.destinations import UnsafePathError, area_of, status_beneath
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.pins import PinHold
 
@@ -34,11 +37,6 @@ class ProxySocket:
     path: Path
     port: int
     others: tuple[int, ...] = ()
-
-    @property
-    def ports(self) -> str:
-        """All ports, for a command line."""
-        return ",".join(map(str, (self.port, *self.others)))
 
 
 Network = Literal["none", "open"] | ProxySocket
@@ -247,17 +245,12 @@ class MachineView:
         return Inside(
             home=home,
             home_paths=tuple(home_paths),
-            readable=tuple((path, path.resolve()) for path in named if not below(path, written)),
+            readable=tuple((path, path.resolve()) for path in named if not area_of(path, written)),
             hidden=self.hidden,
             network=policy.network,
             own_terminal=policy.own_terminal,
             scratch_bytes=policy.scratch_bytes,
         )
-
-
-def below(path: Path, roots: Sequence[Path]) -> bool:
-    """Whether the path is in one of ``roots``."""
-    return any(path.is_relative_to(root) for root in roots)
 
 
 def refuse_too_wide(inside: Inside, checkout: Checkout, roots: Sequence[Path]) -> None:
@@ -273,6 +266,39 @@ def refuse_too_wide(inside: Inside, checkout: Checkout, roots: Sequence[Path]) -
             raise SandboxUnavailableError(
                 f"{checkout.root} is inside the agent's own {path}: move it elsewhere"
             )
+
+
+# The owner of a group, container or program: the name says which worker made it, so we can tell if that worker is gone.
+
+PREFIX = "codebutler-"
+
+
+def owned_name() -> str:
+    """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``, so that the owner can be checked later."""
+    return f"{_owner(os.getpid())}-{secrets.token_hex(8)}"
+
+
+@cache
+def _owner(pid: int) -> str:
+    """What the names that a process makes begin with."""
+    return f"{PREFIX}{this_system().pid_namespace()}-{pid}-{_start_time(pid)}"
+
+
+def ownerless(name: str) -> bool:
+    """True if owned_name made ``name`` in a process of our pid namespace that no longer exists."""
+    parts = name.removeprefix(PREFIX).split("-")
+    if not name.startswith(PREFIX) or len(parts) != 4:
+        return False
+    space, pid, started, _ = parts
+    return (
+        space == str(this_system().pid_namespace()) and pid.isdecimal() and _start_time(int(pid)) != started
+    )
+
+
+def _start_time(pid: int) -> str:
+    """Clock ticks since boot, "" if there is no such process."""
+    found = this_system().seen([pid]).get(pid)
+    return found.started if found else ""
 
 
 # A shell in the sandbox that tests it.

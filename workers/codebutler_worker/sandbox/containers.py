@@ -18,18 +18,10 @@ from pathlib import Path
 from codebutler.config.programs import RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.cgroups import (
-    CONTROLLERS,
-    EVENTS,
-    ResourceLimits,
-    count,
-    members,
-    own_slots,
-    owned_name,
-    ownerless,
-)
+from codebutler_worker.sandbox.cgroups import CONTROLLERS, ResourceLimits, members, own_slots
+from codebutler_worker.sandbox.common import owned_name, ownerless
 from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, ExpectedMount, mismatch, question
-from codebutler_worker.sandbox.limits import AGAIN_S, explain
+from codebutler_worker.sandbox.limits import AGAIN_S, EVENTS, count, explain
 
 CLIENT_S = 60.0
 MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"

@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -25,6 +25,11 @@ O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 
 class UnsafePathError(OSError):
     """A path leaves its directory or goes through a symbolic link."""
+
+
+def area_of(path: Path, areas: Iterable[Path]) -> Path | None:
+    """The first of ``areas`` that contains the path, None if none does. Pure."""
+    return next((area for area in areas if path.is_relative_to(area)), None)
 
 
 def open_beneath(root: Path, relative: str, flags: int, *, portable: bool = False) -> int:
@@ -70,6 +75,22 @@ def make_beneath(root: Path, *names: str, owner: Owner | None = None) -> int:
         os.close(at)
         raise
     return at
+
+
+def make_directories(home: Path, path: Path) -> None:
+    """Create ``path`` below ``home`` with its missing parents, for the owner of the home. As root it follows no links,
+    which could point anywhere. Raises SandboxUnavailableError."""
+    try:
+        if os.geteuid() != 0:
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            found = home.stat()
+            owner = Owner(found.st_uid, found.st_gid)
+            os.close(make_beneath(home.resolve(), *path.relative_to(home).parts, owner=owner))
+    except OSError as error:
+        raise SandboxUnavailableError(
+            f"{path} cannot be created ({error.strerror}): make it a directory that belongs to the owner of {home}"
+        ) from error
 
 
 def make_directory(root: Path, name: str, mode: int, owner: Owner | None = None) -> None:
@@ -130,22 +151,16 @@ def status_beneath(root: Path, relative: str) -> os.stat_result | None:
         os.close(descriptor)
 
 
-def read_regular(root: Path, relative: str, limit_bytes: int) -> bytes:
-    """The content of a regular file of at most ``limit_bytes``.
+def read_regular(root: Path, relative: str, limit_bytes: int, *, head: bool = False) -> bytes:
+    """The content of a regular file of at most ``limit_bytes``; ``head``: the first ``limit_bytes`` of a larger one.
 
     Raises UnsafePathError for a link, pipe, device, directory or a larger file; OSError as open(2).
     """
     with regular_file(root, relative) as file:
         content = file.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
+    if len(content) > limit_bytes and not head:
         raise UnsafePathError(errno.EFBIG, f"larger than {limit_bytes} bytes", relative)
-    return content
-
-
-def read_head(root: Path, relative: str, limit_bytes: int) -> bytes:
-    """The first ``limit_bytes`` of a regular file. Raises as ``regular_file``."""
-    with regular_file(root, relative) as file:
-        return file.read(limit_bytes)
+    return content[:limit_bytes]
 
 
 @contextlib.contextmanager
@@ -218,7 +233,7 @@ def sockets_in(
     }
     absolute = [name for name in named if name.startswith("/")]
     if relative := [name for name in named if not name.startswith("/")]:
-        places = {place for place in (*areas, *_working_directories()) if _area(place, areas)}
+        places = {place for place in (*areas, *_working_directories()) if area_of(place, areas)}
         absolute += [f"{place}/{name}" for place in places for name in relative]
     # With links in their directories resolved, each directory once.
     parts = [os.path.split(os.path.normpath(name)) for name in absolute]
@@ -228,15 +243,11 @@ def sockets_in(
         sorted(
             path
             for path in found
-            if (area := _area(path, areas)) is not None
-            and (not path.is_relative_to(hidden) or _area(path, shown))
+            if (area := area_of(path, areas)) is not None
+            and (not path.is_relative_to(hidden) or area_of(path, shown))
             and _is_socket(area, path)
         )
     )
-
-
-def _area(path: Path, areas: Collection[Path]) -> Path | None:
-    return next((area for area in areas if path.is_relative_to(area)), None)
 
 
 def _working_directories() -> Iterator[Path]:

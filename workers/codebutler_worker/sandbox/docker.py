@@ -133,7 +133,7 @@ class DockerSandbox(Sandbox):
             env=env,
             cwd=Path("/"),
             enclose=partial(self._containers.enter, recipe),
-            guard=partial(self._watcher.hold, checkout.lasting, checkout.fleeting),
+            guard=partial(self._watcher.hold, *checkout.lasting),
         )
 
     async def self_test(self) -> None:

@@ -16,7 +16,8 @@ from codebutler.config.programs import IDLER, RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.common import Inside, ProxySocket, below, refuse_too_wide, status_without_links
+from codebutler_worker.sandbox.common import Inside, ProxySocket, refuse_too_wide, status_without_links
+from codebutler_worker.sandbox.destinations import area_of
 from codebutler_worker.sandbox.prelude import INSIDE
 from codebutler_worker.sandbox.system import SYSTEM_ROOTS
 
@@ -137,7 +138,7 @@ def _home(inside: Inside, checkout: Checkout, agent: Owner) -> list[str | Bind]:
     options: list[str | Bind] = [f"--tmpfs={inside.home}:rw,exec,nosuid,nodev,{owner}"]
     shown: set[Path] = set()
     for path, real in inside.readable:
-        if below(path, IMAGES_OWN) and below(real, IMAGES_OWN):
+        if area_of(path, IMAGES_OWN) and area_of(real, IMAGES_OWN):
             continue
         # Mount both a link and its target: a container has only the links of its image.
         for place in (real, path):
@@ -159,7 +160,8 @@ def _checkout(inside: Inside, checkout: Checkout, place: Path, agent: Owner) -> 
     options += [Bind(path, to, read_only=True) for path, to in _moved(read_only, checkout.root, place)]
     options += [_empty(to, agent) for _, to in _moved(hidden, checkout.root, place)]
     options += [
-        _empty(to, agent, writable=checkout.hides_tracked) for _, to in _moved(private, checkout.root, place)
+        _empty(to, agent, writable=checkout.index is not None)
+        for _, to in _moved(private, checkout.root, place)
     ]
     options += [Bind(path, to) for path, to in _moved(checkout.shared, checkout.root, place)]
     nothing = Path("/dev/null")

@@ -13,10 +13,12 @@ import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
     UnsafePathError,
+    area_of,
     make_directory,
     read_regular,
     status_beneath,
@@ -86,16 +88,16 @@ def _value(text: str, at: int) -> tuple[str, int]:
     return kept[:length], at
 
 
-def is_include(key: str) -> bool:
-    """Whether the value names another configuration file, under any condition."""
-    return key == "include.path" or (key.startswith("includeif.") and key.endswith(".path"))
-
-
-def is_program(key: str, value: str) -> bool:
-    """Whether git runs the value."""
-    if key.startswith("alias."):
-        return value.startswith("!")
-    return value.startswith("!") or _PROGRAM.search(key) is not None
+def kind_of(key: str, value: str) -> Literal["include", "directory", "program", "other"]:
+    """What the value is to git: another configuration file (under any condition), a directory of programs, a program,
+    or none of these."""
+    if key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):
+        return "include"
+    if key in DIRECTORIES:
+        return "directory"
+    if value.startswith("!") or (_PROGRAM.search(key) and not key.startswith("alias.")):
+        return "program"
+    return "other"
 
 
 def words(value: str) -> Iterator[tuple[str, bool]]:
@@ -181,34 +183,30 @@ class Pointed:
             raise SandboxUnavailableError(
                 f"git's configuration includes more than {FILES_AT_MOST} files: {file}"
             )
+        area, real = area_of(file, (self.git, self.root)), file
+        if area is None:  # its owner's own, who may have made links
+            area, real = Path("/"), Path(os.path.realpath(file))
         try:
-            text = self._text(file)
-            found = [Setting(file, key, value) for key, value in settings(text)]
+            text = read_regular(area, str(real.relative_to(area)), CONFIG_BYTES).decode(errors="replace")
+            found = [Setting(file, key, value) for key, value in settings(text) if value]
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return  # git ignores it then too
         except MalformedConfigError as error:
             raise SandboxUnavailableError(f"git cannot read {file}: {error}") from error
         for setting in found:
-            if not setting.value:
-                continue
-            if is_include(setting.key):
+            kind = kind_of(setting.key, setting.value)
+            if kind == "include":
                 included = self._path(setting.value, file.parent)
                 self._pin(setting, included, required=True)
                 self._file(included, base)
-            elif setting.key in DIRECTORIES:
+            elif kind == "directory":
                 self._directory(setting, base)
-            elif is_program(setting.key, setting.value):
+            elif kind == "program":
                 self._program(setting, base)
 
-    def _text(self, file: Path) -> str:
-        """The file's content; "" if it is missing or unreadable, since git ignores it then too."""
-        if (area := self._area(file)) is None:
-            area, file = Path("/"), Path(os.path.realpath(file))
-        try:
-            return read_regular(area, str(file.relative_to(area)), CONFIG_BYTES).decode(errors="replace")
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return ""
-
     def _directory(self, setting: Setting, base: Path | None) -> None:
-        if (path := self._located(setting.value, base)) is None or (area := self._area(path)) is None:
+        path = self._located(setting.value, base)
+        if path is None or (area := area_of(path, (self.git, self.root))) is None:
             return
         if path.name == HUSKY and path.parent != area:
             path = path.parent
@@ -247,7 +245,11 @@ class Pointed:
     def _pin(self, setting: Setting, path: Path, *, required: bool) -> None:
         """Fix the file ``path``. If it is missing, an agent could create it; if a link leads to it, an agent could
         replace it."""
-        if (area := self._area(path)) is None or path == area or self._hidden(setting, path):
+        if (
+            (area := area_of(path, (self.git, self.root))) is None
+            or path == area
+            or self._hidden(setting, path)
+        ):
             return
         try:
             found = status_beneath(area, str(path.relative_to(area)))
@@ -280,11 +282,7 @@ class Pointed:
         rejects links."""
         named = self.home / name[2:] if name.startswith("~/") else base / name
         path = Path(os.path.normpath(named))
-        return path if self._area(path) else Path(os.path.realpath(path))
-
-    def _area(self, path: Path) -> Path | None:
-        """The git directory or the work tree, if the path is inside one of them."""
-        return next((area for area in (self.git, self.root) if path.is_relative_to(area)), None)
+        return path if area_of(path, (self.git, self.root)) else Path(os.path.realpath(path))
 
 
 def _said(text: str, setting: Setting, path: Path) -> str:

@@ -9,23 +9,15 @@ per process: private writable memory, not mere reservations (getrlimit(2)).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.cgroups import (
-    EVENTS,
-    ResourceLimits,
-    Slot,
-    count,
-    find_slots,
-    kill,
-    owned_name,
-    stale,
-)
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.cgroups import ResourceLimits, Slot, find_slots, kill, stale
+from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy, owned_name
 
 SHELL = "/bin/sh"
 BLOCK_BYTES = 512  # POSIX: the unit of `ulimit -f`
@@ -88,6 +80,21 @@ def entrance(limits: ResourceLimits, data_bytes: int = 0) -> tuple[str, ...]:
 def inner(argv: tuple[str, ...], limits: ResourceLimits) -> tuple[str, ...]:
     """``argv`` as it is started inside the sandbox if no control group counts processes. Pure."""
     return (SHELL, "-c", f"{PROCESSES.format(count=limits.processes)}; {RUN}", "limits", *argv)
+
+
+EVENTS = (
+    ("memory", ("memory.events", "memory.oom_control"), "oom_kill"),
+    ("processes", ("pids.events",), "max"),
+)
+
+
+def count(directory: Path, files: tuple[str, ...], key: str) -> int:
+    """The number after ``key`` in the first of ``files`` that exists; 0 if there is none."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            words = (directory / file).read_text(encoding="ascii").split()
+            return int(words[words.index(key) + 1]) if key in words else 0
+    return 0
 
 
 def explain(struck: tuple[str, ...], limits: ResourceLimits) -> str:

@@ -12,7 +12,6 @@ from typing import Literal
 from codebutler.config.git_repo import (
     NAMING,
     ROOTS_OWN,
-    RUN_AS_USER,
     Committer,
     Owner,
     sudo_user,
@@ -21,7 +20,6 @@ from codebutler.config.git_repo import (
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.protocol.messages import Finding, fail, ok, warn
-from codebutler_worker.sandbox.destinations import make_beneath
 from codebutler_worker.sandbox.system import find_setpriv
 
 # Which user agents run as, in words: never root, whoever started us.
@@ -42,24 +40,8 @@ def identity(sandbox: str, uid: int, owner: int, repo: str = "the repository") -
     return "ok", f"CodeButler runs as root; agents become the repository's owner (user {owner})"
 
 
-# What root gives up for good: its groups, all capabilities, and any way to regain them (sudo, su).
-GIVEN_UP = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
 HOMES = Path("/var/lib/codebutler/homes")
 """Homes for agents whose user has none."""
-
-
-def become(owner: Owner, repo: Path, setpriv: Path | None) -> tuple[str, ...]:
-    """What to put before a command so that it runs as ``owner``, the owner of ``repo``. Pure.
-
-    Raises SandboxUnavailableError if that is root, or setpriv(1) is missing.
-    """
-    if owner.is_root:
-        raise SandboxUnavailableError(ROOTS_OWN.format(repo=repo))
-    if setpriv is None:
-        raise SandboxUnavailableError(
-            f"root needs setpriv to start agents as the repository's owner: install util-linux, or {RUN_AS_USER}"
-        )
-    return (str(setpriv), f"--reuid={owner.uid}", f"--regid={owner.gid}", *GIVEN_UP, "--")
 
 
 def as_owner(repo: Path, *needed: Path, uid: int | None = None) -> tuple[str, ...]:
@@ -76,7 +58,7 @@ def as_owner(repo: Path, *needed: Path, uid: int | None = None) -> tuple[str, ..
         owner = Owner.of(repo.stat()) if repo != Path() else sudo_user(os.environ)
     except OSError as error:
         raise SandboxUnavailableError(f"{repo}: {error.strerror}: restore it") from error
-    before = become(owner, repo, find_setpriv())
+    before = owner.become(find_setpriv(), repo)
     if why := unreachable_because(owner, *(path for path in needed if path.is_absolute())):
         raise SandboxUnavailableError(why)
     return before
@@ -108,22 +90,6 @@ def ensure_home(home: Path, repo: Path) -> None:
     except OSError as error:
         raise SandboxUnavailableError(
             f"user {owner.uid} has no home directory, and none can be created at {home} ({error.strerror}): create one"
-        ) from error
-
-
-def make_directories(home: Path, path: Path) -> None:
-    """Create ``path`` below ``home`` with its missing parents, for the owner of the home. As root it follows no links,
-    which could point anywhere. Raises SandboxUnavailableError."""
-    try:
-        if os.geteuid() != 0:
-            path.mkdir(parents=True, exist_ok=True)
-        else:
-            found = home.stat()
-            owner = Owner(found.st_uid, found.st_gid)
-            os.close(make_beneath(home.resolve(), *path.relative_to(home).parts, owner=owner))
-    except OSError as error:
-        raise SandboxUnavailableError(
-            f"{path} cannot be created ({error.strerror}): make it a directory that belongs to the owner of {home}"
         ) from error
 
 

@@ -32,8 +32,8 @@ TOLD = (
 
 @dataclass(slots=True)
 class PinHold:
-    """The paths that must stay in place for one program; a ``fleeting`` one may disappear but not be replaced. ``gone``
-    is called for the first that was replaced."""
+    """The paths that must stay in place for one program; a ``fleeting`` one may disappear but not be replaced.
+    ``lifted``: one line about the first that was replaced, "" if none was; ``gone`` is called with it."""
 
     watcher: Watcher
     pins: frozenset[Path]
@@ -41,12 +41,6 @@ class PinHold:
     lifted: str = ""
     gone: Callable[[str], None] | None = None
     seen: dict[Path, tuple[int, ...] | None] = field(default_factory=dict)
-
-    def listen(self, gone: Callable[[str], None]) -> None:
-        """Call ``gone`` with one line on a replacement; at once, if it has already happened."""
-        self.gone = gone
-        if self.lifted:
-            gone(self.lifted)
 
     def look(self) -> None:
         """Compare the paths with the last look."""
@@ -127,7 +121,7 @@ class Watcher:
         if self._watch is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is closed
                 asyncio.get_running_loop().remove_reader(self._watch.fd)
-            self._watch.close()
+            os.close(self._watch.fd)
             self._watch = None
 
     def _look(self) -> None:

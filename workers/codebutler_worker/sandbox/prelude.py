@@ -78,14 +78,15 @@ except OSError as error:
 """
 
 
-def swiftly(proxy: ProxySocket, perl: Path, machine: str, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The same with Perl, on a ``machine`` that is in ``SENDMSG``. Pure."""
-    return (str(perl), "-e", PERL.strip(), INSIDE, proxy.ports, str(SENDMSG[machine]), *argv)
-
-
-def through(proxy: ProxySocket, python: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """``argv`` as it is started if ``proxy`` is the only way out. Pure."""
-    return (str(python), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, proxy.ports, *argv)
+def through(
+    proxy: ProxySocket, interpreter: Path, argv: tuple[str, ...], *, perl_on: str = ""
+) -> tuple[str, ...]:
+    """``argv`` as it is started if ``proxy`` is the only way out: by Python or, on a machine ``perl_on`` that is in
+    ``SENDMSG``, by Perl. Pure."""
+    ports = ",".join(map(str, (proxy.port, *proxy.others)))
+    if perl_on:
+        return (str(interpreter), "-e", PERL.strip(), INSIDE, ports, str(SENDMSG[perl_on]), *argv)
+    return (str(interpreter), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, ports, *argv)
 
 
 GIT_TOLD = (
@@ -152,7 +153,7 @@ exec "$@"
 def with_tracked(argv: tuple[str, ...], checkout: Checkout, places: str = ".") -> tuple[str, ...]:
     """``argv``, started in ``checkout`` after the tracked files are in place. ``places``: where the checkout appears,
     separated by spaces."""
-    if not checkout.hides_tracked or checkout.index is None:
+    if checkout.private is None or checkout.index is None:
         return argv
     try:
         may_track = names_private(read_regular(checkout.index.parent, checkout.index.name, LARGEST_BYTES))

@@ -24,8 +24,7 @@ from typing import Any, Self, TypeVar
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.cgroups import owned_name, ownerless
-from codebutler_worker.sandbox.common import Enclosure, Launch
+from codebutler_worker.sandbox.common import Enclosure, Launch, owned_name, ownerless
 from codebutler_worker.sandbox.pins import PinHold
 
 
@@ -58,7 +57,9 @@ class Program(ABC):
         self._ending: asyncio.Task[None] | None = None
         self._burst: asyncio.Task[None] | None = None
         if birth.held is not None:
-            birth.held.listen(self._unprotected)
+            birth.held.gone = self._unprotected
+            if birth.held.lifted:  # while it started
+                self._unprotected(birth.held.lifted)
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,9 +126,9 @@ class Program(ABC):
     async def _close(self) -> None:
         """Release the pipes or the terminal after it has ended."""
 
-    def _unprotected(self, told: str) -> None:
-        """Others are no longer protected from it: kill it now; ``told`` becomes the reason shown."""
-        self._limit_hit = told
+    def _unprotected(self, why: str) -> None:
+        """Others are no longer protected from it: kill it now; ``why`` becomes the reason shown."""
+        self._limit_hit = why
         self._signal(signal.SIGKILL)
         if self._birth.enclosure is not None:
             self._burst = asyncio.create_task(self._birth.enclosure.burst(), name=f"burst:{self.pid}")
@@ -244,20 +245,11 @@ Record = Callable[[bytes], None]
 class AgentProcess(Program):
     """A running program: ``async with await AgentProcess.spawn(launch) as process``."""
 
-    def __init__(
-        self,
-        process: Process,
-        transport: asyncio.SubprocessTransport,
-        birth: Birth,
-        limit_bytes: int = LINE_LIMIT_BYTES,
-        record: Record | None = None,
-    ) -> None:
-        super().__init__(process, birth)
-        self._record = record
-        self._transport = transport
-        self._limit_bytes = limit_bytes
-        self._stderr = bytearray()
-        self._stderr_task = asyncio.create_task(self._read_stderr(), name=f"stderr:{process.pid}")
+    _transport: asyncio.SubprocessTransport
+    _limit_bytes: int
+    _record: Record | None
+    _stderr: bytearray
+    _stderr_task: asyncio.Task[None]
 
     @classmethod
     async def spawn(
@@ -284,7 +276,11 @@ class AgentProcess(Program):
                 env=birth.env,
                 start_new_session=True,
             )
-        return cls(Process(transport, protocol, loop), transport, birth, limit_bytes, record)
+        program = cls(Process(transport, protocol, loop), birth)
+        program._transport, program._limit_bytes, program._record = transport, limit_bytes, record
+        program._stderr = bytearray()
+        program._stderr_task = asyncio.create_task(program._read_stderr(), name=f"stderr:{program.pid}")
+        return program
 
     async def last_words(self, within_s: float = 1.0) -> str:
         """The last 8 KB that the program wrote to stderr, once that is closed, or after ``within_s``."""

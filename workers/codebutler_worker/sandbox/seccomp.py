@@ -231,23 +231,17 @@ def _sockets() -> Code:
 
 FD = 9
 """The descriptor that bubblewrap reads it from. Shells support single digits only."""
-# With the filter's path as $0: opened before any code of the agent runs, closed by bubblewrap itself.
 OPEN = f'exec "$@" {FD}<"$0"'
 
 
 class FilterFile:
-    """Lives as long as this object. ``missing``: this machine has no filter."""
+    """Lives as long as this object. ``missing``: this machine has no filter. ``paths``: where it can be read, by
+    whether git makes files group-writable (``shared``: see ``program``)."""
 
     def __init__(self, machine: str | None = None) -> None:
         machine = machine or platform.machine()
         self.missing = machine not in machines()
         self.machine = machine
-        self._paths: dict[bool, str] = {}
-
-    def before(self, argv: tuple[str, ...], *, shared: bool = False) -> tuple[str, ...]:
-        """``argv`` with the filter open as ``FD``; ``shared``: see ``seccomp.program``."""
-        if self.missing:
-            return argv
-        if shared not in self._paths:
-            self._paths[shared] = this_system().unwritable(program(self.machine, shared=shared), self)
-        return ("/bin/sh", "-c", OPEN, self._paths[shared], *argv)
+        self.paths: dict[bool, str] = {}
+        for shared in () if self.missing else (False, True):
+            self.paths[shared] = this_system().unwritable(program(machine, shared=shared), self)

@@ -34,7 +34,7 @@ from codebutler_worker.agents.push_server import server
 from codebutler_worker.agents.survey import SUPPORTED, Survey, dotted
 from codebutler_worker.conversation.prepare import file_note
 from codebutler_worker.media.files import FILES, save_file
-from codebutler_worker.sandbox.destinations import read_head
+from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.store.rows import AttachmentRow
 from codebutler_worker.tools.talking import PUSH_TOOL, asks_to_push
 from codebutler_worker.trials.turns import (
@@ -269,7 +269,7 @@ def _broken(turn: TrialTurn, otherwise: str) -> str:
 def _content(repo: Path, name: str) -> str:
     """The content of a file that an agent wrote, if it is a regular file."""
     try:
-        return read_head(repo, name, MOST_BYTES).decode(errors="replace")
+        return read_regular(repo, name, MOST_BYTES, head=True).decode(errors="replace")
     except OSError:
         return ""
 

@@ -39,7 +39,8 @@ from codebutler_worker.agents.survey import (
 )
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.sandbox.person import as_owner, make_directories
+from codebutler_worker.sandbox.destinations import make_directories
+from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.process import AgentProcess
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.sandbox.destinations import read_head
+from codebutler_worker.sandbox.destinations import read_regular
 
 BUILT_IN = frozenset(
     {
@@ -95,7 +95,9 @@ def expansion(repo: Path, text: str) -> str:
     name, said = match[1], (match[2] or "").strip()
     for path in (f".claude/commands/{name.replace(':', '/')}.md", f".claude/skills/{name}/SKILL.md"):
         with contextlib.suppress(OSError):
-            body = _FRONT_MATTER.sub("", read_head(repo, path, LIMIT_BYTES).decode(errors="replace"), 1)
+            body = _FRONT_MATTER.sub(
+                "", read_regular(repo, path, LIMIT_BYTES, head=True).decode(errors="replace"), 1
+            )
             words = body.replace("$ARGUMENTS", said) if "$ARGUMENTS" in body else f"{body}\n\n{said}"
             return words.strip()
     return ""
