@@ -198,7 +198,7 @@ class Owner:
 
         Raises SandboxUnavailableError if that is root, or setpriv(1) is missing.
         """
-        if self.is_root:
+        if self.uid == 0:
             raise SandboxUnavailableError(ROOTS_OWN.format(repo=repo))
         if setpriv is None:
             raise SandboxUnavailableError(

@@ -44,10 +44,11 @@ class Agent(TurnBackend[Listener]):
             self._live[turn.turn_id] = None
             yield Finished(ok=False, text="", reason="stopped") if turn.turn_id in self._stopped else DONE
         finally:
-            await asyncio.shield(self._end(turn.turn_id, self._ended(), last=True))
+            await asyncio.shield(self._end(turn.turn_id, self._ended(turn.turn_id)))
 
-    async def _ended(self) -> None:
+    async def _ended(self, turn_id: str) -> None:
         await self.ending.wait()
+        self._owned.pop(turn_id, None)
 
     def turn(self, turn_id: str, session_id: str = "s") -> AsyncGenerator[AgentEvent]:
         return self.start(

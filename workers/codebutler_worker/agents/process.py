@@ -254,14 +254,16 @@ class ProcessBackend(TurnBackend[T]):
                 # The answer does not wait for the process; a consumer that reads to the end does.
                 finished = await self._finished(live)
                 if finished.reason != "session_lost":
-                    text = noted(finished.text, access.refused) if finished.ok else finished.text
+                    text = finished.text
+                    if finished.ok and access.refused:
+                        text = noted(text, access.refused)
                     yield replace(finished, text=text, usage=metered(finished.usage, access.gauge))
             finally:
                 self._live[turn_id] = None
-                await asyncio.shield(self._end(turn_id, self._ended(live, access), last=True))
+                await asyncio.shield(self._end(turn_id, self._ended(turn_id, live, access)))
 
-    async def _ended(self, turn: T | None, access: NetworkAccess) -> None:
-        """End the turn's process, and its network access."""
+    async def _ended(self, turn_id: str, turn: T | None, access: NetworkAccess) -> None:
+        """End the turn's process, its network access, and its ownership of its sessions."""
         try:
             if turn is not None:
                 done = turn.verdict is not None and turn.verdict.reason in ("done", "max_turns")
@@ -269,4 +271,5 @@ class ProcessBackend(TurnBackend[T]):
                 if hit := turn.process.limit_hit:
                     log.warning("%s: %s", self.name, hit)
         finally:
+            self._owned.pop(turn_id, None)
             await access.close()

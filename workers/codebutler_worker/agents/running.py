@@ -166,20 +166,12 @@ class TurnBackend(AgentBackend, Generic[T]):
         while self._endings:
             await asyncio.wait(self._endings)
 
-    def _end(
-        self, turn_id: str, ending: Coroutine[Any, Any, None], *, last: bool = False
-    ) -> asyncio.Task[None]:
-        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more. After the ``last`` one
-        the turn no longer owns its sessions."""
-
-        def ended(task: asyncio.Task[None]) -> None:
-            del self._endings[task]
-            if last:
-                self._owned.pop(turn_id, None)
-
+    def _end(self, turn_id: str, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``ending``, which ends the turn's process, even if nobody waits for it any more. The last one also ends
+        the turn's ownership of its sessions, in ``_owned``."""
         task = asyncio.create_task(ending, name=f"end:{turn_id}")
         self._endings[task] = self._owned[turn_id]
-        task.add_done_callback(ended)
+        task.add_done_callback(self._endings.pop)
         return task
 
 

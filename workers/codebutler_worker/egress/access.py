@@ -128,7 +128,9 @@ class ProxiedAccess(NetworkAccess):
         names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
         found = {**dict.fromkeys(names, f"http://{LOOPBACK}:{port}"), "NO_PROXY": HERE, "no_proxy": HERE}
         self.env = {**found, "NODE_USE_ENV_PROXY": "1", **IMPATIENT}
-        self._tasks.add(asyncio.create_task(self._take(self._listener), name="network access"))
+        taking = asyncio.create_task(self._take(self._listener), name="network access")
+        self._tasks.add(taking)
+        taking.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Close all connections; nothing gets through any more."""

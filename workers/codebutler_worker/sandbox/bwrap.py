@@ -19,7 +19,6 @@ from codebutler_worker.sandbox.common import (
     ProxySocket,
     Sandbox,
     SandboxPolicy,
-    environment,
     refuse_too_wide,
     trial_directories,
     trial_failure,
@@ -71,7 +70,7 @@ def bwrap_argv(
         *(() if inside.own_terminal else NO_TERMINAL),
         *(() if inside.network == "open" else ("--unshare-net",)),
         *(() if inside.filter_fd is None else ("--seccomp", str(inside.filter_fd))),
-        *(word for name, value in inside.env for word in ("--setenv", name, value)),
+        *(word for name, value in inside.inner_env.items() for word in ("--setenv", name, value)),
         *_system(inside, system, scratch),
         *_home(inside, system, scratch),
         *_checkout(inside, checkout, scratch),
@@ -186,14 +185,10 @@ class BwrapSandbox(Sandbox):
         checkout = inspect_checkout(policy.workdir, policy.home, filling=policy.filling)
         # Not --setenv: everybody can read a process's arguments. Not our own environment either: inside,
         # /proc/1/environ shows the wrapper's. So only variables that would affect the wrapper itself use --setenv.
-        env = environment(policy)
-        loader = {name: value for name, value in env.items() if name.startswith("LD_")}
-        inside = replace(
-            self._view.inside(argv, policy, checkout),
-            env=tuple(loader.items()),
-            filter_fd=None if self.filter.missing else FD,
-        )
-        if self._system.uid == 0 and not checkout.owner.is_root:
+        inside = self._view.inside(argv, policy, checkout)
+        loader = {name: value for name, value in inside.env.items() if name.startswith("LD_")}
+        inside = replace(inside, inner_env=loader, filter_fd=None if self.filter.missing else FD)
+        if self._system.uid == 0 and checkout.owner.uid != 0:
             named = (*inside.home_paths, *(real for _, real in inside.readable))
             if why := unreachable_because(checkout.owner, checkout.root, *named):
                 raise SandboxUnavailableError(why)
@@ -203,16 +198,16 @@ class BwrapSandbox(Sandbox):
             if (interpreter := perl or self._system.python) is None:
                 raise SandboxUnavailableError(NO_INTERPRETER)
             argv = through(policy.network, interpreter, argv, perl_on=self.filter.machine if perl else "")
-            inside = replace(inside, env=(*inside.env, QUIET)) if perl else inside
+            inside = replace(inside, inner_env=loader | QUIET) if perl else inside
         # The filter's path is $0: opened before any code of the agent runs, closed by bubblewrap itself.
         opened = (
             () if self.filter.missing else ("/bin/sh", "-c", OPEN, self.filter.paths[checkout.shared_git])
         )
         return Launch(
             argv=(*opened, *bwrap_argv(argv, inside, checkout, self._system)),
-            env={name: value for name, value in env.items() if name not in loader},
+            env={name: value for name, value in inside.env.items() if name not in loader},
             cwd=Path("/"),
-            guard=partial(self._watcher.hold, *checkout.lasting),
+            guard=partial(self._watcher.hold, *checkout.pins),
             ends_whole=True,  # --unshare-pid, --die-with-parent
         )
 

@@ -107,7 +107,7 @@ class Checkout:
         return tuple(sorted(_between(self.sockets, (self.root, *self.pinned[:1]), read_only) - named))
 
     @property
-    def lasting(self) -> tuple[frozenset[Path], frozenset[Path]]:
+    def pins(self) -> tuple[frozenset[Path], frozenset[Path]]:
         """Paths that are mounted onto themselves or covered, and so must stay in place. Not those in a closed
         directory: nothing inside can create a replacement there. And those of them that may disappear but not be
         replaced: git removes a worktree with all its files, and the directory of worktrees with the last one."""
@@ -128,14 +128,22 @@ def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool =
     owner = workdir.stat()
     try:
         pinned, fixed, closed, index = _git(workdir)
-        private, shared = _private(workdir)
+        private: Path | None = None
+        shared: Paths = ()
         own: Paths = ()
+        if pinned or status_beneath(workdir, PRIVATE):
+            # Without it the agent could create it in this repository, with its own configuration and store.
+            _require_directory(workdir, PRIVATE, create=0o700)
+            private = workdir / PRIVATE
+            shared = tuple(private / name for name in SHARED if status_beneath(workdir, f"{PRIVATE}/{name}"))
+            for path in shared:
+                _require_directory(workdir, f"{PRIVATE}/{path.name}")
         if pinned and not filling:
             pointed = Pointed(
                 workdir, pinned[0], home or home_of_agents(workdir, Path.home()), workdir / PRIVATE
             )
             own = pointed.read_all(besides=(*fixed, *closed))
-        between = _between(own, (workdir, *pinned[:1]), (*fixed, *closed, *own)) - {workdir, *pinned}
+        parents = _between(own, (workdir, *pinned[:1]), (*fixed, *closed, *own)) if own else set[Path]()
         sockets = sockets_in((workdir, *pinned[:1]), shared, hidden=workdir / PRIVATE)
     except UnsafePathError as error:
         raise SandboxUnavailableError(
@@ -144,7 +152,7 @@ def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool =
     return Checkout(
         root=workdir,
         owner=Owner.of(owner),
-        pinned=(*pinned, *sorted(between)),
+        pinned=(*pinned, *sorted(parents - {workdir, *pinned})),
         fixed=(*fixed, *own),
         closed=closed,
         private=private,
@@ -165,17 +173,6 @@ def _between(paths: Paths, areas: Paths, read_only: Paths) -> set[Path]:
         for parent in path.parents
         if area_of(parent, areas) and not area_of(parent, read_only)
     }
-
-
-def _private(root: Path) -> tuple[Path | None, tuple[Path, ...]]:
-    if status_beneath(root, PRIVATE) is None and status_beneath(root, ".git") is None:
-        return None, ()
-    # Without it the agent could create it in this repository, with its own configuration and store.
-    _require_directory(root, PRIVATE, create=0o700)
-    shared = [name for name in SHARED if status_beneath(root, f"{PRIVATE}/{name}")]
-    for name in shared:
-        _require_directory(root, f"{PRIVATE}/{name}")
-    return root / PRIVATE, tuple(root / PRIVATE / name for name in shared)
 
 
 def _git(root: Path) -> tuple[Paths, Paths, Paths, Path | None]:

@@ -11,7 +11,7 @@ import os
 import secrets
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -65,11 +65,6 @@ class SandboxPolicy:
     conversation: str = ""
     scratch_bytes: int = 0
     filling: bool = False
-
-
-def environment(policy: SandboxPolicy) -> dict[str, str]:
-    """The program's whole environment: the policy's, its HOME, and PWD, which bubblewrap sets too."""
-    return {**policy.env, "HOME": str(policy.home), "PWD": str(policy.workdir)}
 
 
 class Enclosure(Protocol):
@@ -150,7 +145,8 @@ class NoSandbox(Sandbox):
     def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
         """Raises SandboxUnavailableError if the program would have to run as root."""
         before = as_owner(policy.workdir, policy.workdir, Path(argv[0]), uid=self._uid)
-        return Launch(argv=(*before, *argv), env=environment(policy), cwd=policy.workdir)
+        env = {**policy.env, "HOME": str(policy.home), "PWD": str(policy.workdir)}
+        return Launch(argv=(*before, *argv), env=env, cwd=policy.workdir)
 
     async def self_test(self) -> None:
         """Does nothing: without a sandbox nothing can fail."""
@@ -194,8 +190,9 @@ def status_without_links(root: Path, path: Path) -> os.stat_result:
 class Inside:
     """A SandboxPolicy resolved on disk: every path exists.
 
-    ``readable`` pairs a path with its target; ``hidden`` are directories to show empty wherever they appear; ``env``
-    holds only variables that must not reach the wrapper itself; ``scratch_bytes``: the size of each private directory
+    ``readable`` pairs a path with its target; ``hidden`` are directories to show empty wherever they appear; ``env`` is
+    the program's whole environment: the policy's, its HOME, and PWD, which bubblewrap sets too. ``inner_env`` are
+    those variables that must not reach the wrapper itself. ``scratch_bytes``: the size of each private directory
     (0 = no limit of ours); ``filter_fd``: the descriptor of the system call filter.
     """
 
@@ -203,7 +200,8 @@ class Inside:
     home_paths: tuple[Path, ...] = ()
     readable: tuple[tuple[Path, Path], ...] = ()
     hidden: tuple[Path, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    inner_env: Mapping[str, str] = field(default_factory=dict)
     network: Network = "open"
     own_terminal: bool = False
     scratch_bytes: int = 0
@@ -247,6 +245,7 @@ class MachineView:
             home_paths=tuple(home_paths),
             readable=tuple((path, path.resolve()) for path in named if not area_of(path, written)),
             hidden=self.hidden,
+            env={**policy.env, "HOME": str(policy.home), "PWD": str(policy.workdir)},
             network=policy.network,
             own_terminal=policy.own_terminal,
             scratch_bytes=policy.scratch_bytes,

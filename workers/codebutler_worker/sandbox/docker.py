@@ -27,7 +27,6 @@ from codebutler_worker.sandbox.common import (
     ProxySocket,
     Sandbox,
     SandboxPolicy,
-    environment,
     trial_directories,
 )
 from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
@@ -125,15 +124,13 @@ class DockerSandbox(Sandbox):
             look(options),
             reusable=not isinstance(policy.network, ProxySocket),
         )
-        command, env = exec_argv(
-            self._docker.argv, argv, environment(policy), checkout, terminal=policy.own_terminal
-        )
+        command, env = exec_argv(self._docker.argv, argv, inside.env, checkout, terminal=policy.own_terminal)
         return Launch(
             argv=command,
             env=env,
             cwd=Path("/"),
             enclose=partial(self._containers.enter, recipe),
-            guard=partial(self._watcher.hold, *checkout.lasting),
+            guard=partial(self._watcher.hold, *checkout.pins),
         )
 
     async def self_test(self) -> None:

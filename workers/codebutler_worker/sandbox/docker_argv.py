@@ -7,7 +7,7 @@ machine (agents store sessions by path) and, as docker users expect, in /workspa
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,7 +106,12 @@ def run_options(
 
 
 def exec_argv(
-    client: tuple[str, ...], argv: tuple[str, ...], env: dict[str, str], checkout: Checkout, *, terminal: bool
+    client: tuple[str, ...],
+    argv: tuple[str, ...],
+    env: Mapping[str, str],
+    checkout: Checkout,
+    *,
+    terminal: bool,
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """The command that runs ``argv`` in the container that PLACE stands for, and the client's own environment.
 

@@ -22,7 +22,7 @@ INSIDE = "/run/codebutler-proxy"
 # Perl starts in a quarter of Python's time but cannot send a descriptor, so we make the system call ourselves.
 # sendmsg(2), cmsg(3), unix(7); 64-bit, little endian.
 SENDMSG: Mapping[str, int] = MappingProxyType({"x86_64": 46, "aarch64": 211})
-QUIET = ("PERL_BADLANG", "0")
+QUIET = {"PERL_BADLANG": "0"}
 """Otherwise Perl warns about locales that are not installed (perllocale)."""
 PERL = r"""
 delete $ENV{PERL_BADLANG};

@@ -44,8 +44,10 @@ class Program(ABC):
     """A running program. Leaving its block ends it and all its children that can still be found.
 
     ``pid``: the one outside; inside a sandbox it has a different one. ``container``: the name of the container that it
-    runs in, "" if none.
+    runs in, "" if none. ``end_signals`` ask it to end.
     """
+
+    end_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
 
     def __init__(self, process: Process, birth: Birth) -> None:
         self.pid = process.pid
@@ -55,7 +57,7 @@ class Program(ABC):
         self._limit_hit = ""
         self._exit = asyncio.create_task(process.wait(), name=f"exit:{self.pid}")
         self._ending: asyncio.Task[None] | None = None
-        self._burst: asyncio.Task[None] | None = None
+        self._bursts: list[asyncio.Task[None]] = []
         if birth.held is not None:
             birth.held.gone = self._unprotected
             if birth.held.lifted:  # while it started
@@ -99,28 +101,29 @@ class Program(ABC):
         if self._process.returncode is None:
             # Children without our mark can be found only as long as the program lives.
             family = {} if is_whole else await descendants(self.pid)
-            family |= await self._ask_to_end(eof_s, term_s)
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+                if await self.wait(eof_s) is None:
+                    family |= await descendants(self.pid)
+        if self._process.returncode is None:
+            for number in self.end_signals:
+                self._signal(number)
+            await self.wait(term_s)
         if self._process.returncode is None or family or not is_whole:
             if self._process.returncode is None:
                 family |= await descendants(self.pid)
             self._signal(signal.SIGKILL)
             marks = await asyncio.to_thread(this_system().carrying, MARK)
             family |= {pid: started for pid, (started, mark) in marks.items() if mark == self._birth.mark}
-            if family:
-                await kill_leftovers(family)
+            await kill_leftovers(family)
             await asyncio.wait({self._exit}, timeout=1.0)
-        if self._burst is not None:
-            await asyncio.wait({self._burst})
+        await asyncio.gather(*self._bursts, return_exceptions=True)
         if enclosure is not None:
             self._limit_hit = self._limit_hit or enclosure.struck()
             await enclosure.close()  # kills whatever is left inside
         if self._birth.held is not None:
             self._birth.held.watcher.release(self._birth.held)
         await self._close()
-
-    @abstractmethod
-    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
-        """Give it the chance to end by itself; returns the children it started meanwhile."""
 
     @abstractmethod
     async def _close(self) -> None:
@@ -131,7 +134,8 @@ class Program(ABC):
         self._limit_hit = why
         self._signal(signal.SIGKILL)
         if self._birth.enclosure is not None:
-            self._burst = asyncio.create_task(self._birth.enclosure.burst(), name=f"burst:{self.pid}")
+            burst = self._birth.enclosure.burst()
+            self._bursts.append(asyncio.create_task(burst, name=f"burst:{self.pid}"))
 
     def _signal(self, number: signal.Signals) -> None:
         """Signal its whole group, which may outlive it."""
@@ -322,15 +326,6 @@ class AgentProcess(Program):
                     line.clear()
         if line:
             yield bytes(line)
-
-    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:
-        self.close_stdin()
-        if await self.wait(eof_s) is not None:
-            return {}
-        family = await descendants(self.pid)
-        self._signal(signal.SIGTERM)
-        await self.wait(term_s)
-        return family
 
     async def _close(self) -> None:
         self._transport.close()

@@ -109,7 +109,9 @@ ATTACH = 'trap "" INT QUIT TSTP; exec "$@" <>"$0" >&0 2>&0'
 
 
 class PtyProcess(Program):
-    """A running program: ``async with await PtyProcess.spawn(launch, sink) as process``."""
+    """A running program: ``async with await PtyProcess.spawn(launch, sink) as process``. To end it we hang up."""
+
+    end_signals = (signal.SIGHUP, signal.SIGCONT)
 
     def __init__(
         self, process: Process, birth: Birth, terminal: tuple[int, int], sink: Sink, record: Record
@@ -182,12 +184,6 @@ class PtyProcess(Program):
         """When the program ends, kill its leftovers and read the terminal's remaining output."""
         await self.wait()
         await self.stop(term_s=0)
-
-    async def _ask_to_end(self, eof_s: float, term_s: float) -> dict[int, str]:  # noqa: ARG002 - it is hung up on
-        self._signal(signal.SIGHUP)
-        self._signal(signal.SIGCONT)
-        await self.wait(term_s)
-        return {}
 
     async def _close(self) -> None:
         """Close our end of the other side, so that the reader reaches the end of the output."""

@@ -19,7 +19,6 @@ from codebutler_worker.sandbox.common import (
     ProxySocket,
     Sandbox,
     SandboxPolicy,
-    environment,
     refuse_too_wide,
     trial_directories,
     trial_failure,
@@ -238,10 +237,11 @@ class SeatbeltSandbox(Sandbox):
         """Skips paths of ``policy`` that do not exist; refuses symbolic links."""
         checkout = inspect_checkout(policy.workdir, policy.home, filling=policy.filling)
         scratch = _scratch(checkout.root)
-        profile = seatbelt_profile(self._view.inside(argv, policy, checkout), checkout, scratch)
+        inside = self._view.inside(argv, policy, checkout)
+        profile = seatbelt_profile(inside, checkout, scratch)
         return Launch(
             argv=(str(self._program), "-p", profile, *argv),
-            env={**environment(policy), "TMPDIR": str(scratch)},
+            env={**inside.env, "TMPDIR": str(scratch)},
             cwd=policy.workdir,
         )
 

@@ -108,7 +108,13 @@ class NativeBackend(TurnBackend[Waits]):
                 async for event in events:
                     yield event
         finally:
-            await asyncio.shield(self._end(turn.turn_id, asyncio.to_thread(session.close), last=True))
+            await asyncio.shield(self._end(turn.turn_id, self._leave(turn.turn_id, session)))
+
+    async def _leave(self, turn_id: str, session: Session) -> None:
+        try:
+            await asyncio.to_thread(session.close)
+        finally:
+            self._owned.pop(turn_id, None)
 
     async def _session(self, request: TurnRequest) -> Session:
         """The session in the request, or a new one. Raises StoreError."""
