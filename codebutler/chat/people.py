@@ -155,13 +155,17 @@ def optional(data: Mapping[str, Any], name: str) -> str:
     value = data.get(name)
     if value is not None and not isinstance(value, str):
         raise PayloadError(f"a payload whose {name} is not text")
-    return clean(value or "")
+    if not value:
+        return ""
+    return value if value.isprintable() else clean(value)
 
 
 def text_in(data: Mapping[str, Any], name: str) -> str:
     """The text under ``name``, cleaned; "" if it is missing."""
     value = data.get(name)
-    return clean(value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isprintable() else clean(value)
 
 
 def mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -204,5 +208,5 @@ def is_number(value: object) -> TypeGuard[int]:
 
 
 def clean(text: str) -> str:
-    """NUL ends strings in the programs we start, and half a surrogate pair cannot be stored."""
+    """NUL ends strings in the programs we start, and half a surrogate pair cannot be stored; neither is printable."""
     return _SURROGATES.sub("�", text.replace("\0", ""))

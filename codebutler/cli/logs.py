@@ -27,7 +27,7 @@ from codebutler.cli.output import notice, print_json, print_table, say
 from codebutler.config.chats import SECTIONS
 from codebutler.config.registry import Registry, find
 from codebutler.domain.errors import CodeButlerError
-from codebutler.observe.chain import AuditHead, Break, verify
+from codebutler.observe.chain import Break, head_of, verify
 from codebutler.protocol.control import (
     DashboardReply,
     DashboardRequest,
@@ -174,7 +174,7 @@ def audit(
     """Show the end of the audit log, or verify that it is complete and unchanged."""
     path = home().audit
     if not path.is_file():
-        if AuditHead(path).read():
+        if head_of(path):
             raise CodeButlerError(f"the audit log {path} was removed")
         raise CodeButlerError(f"there is no audit log at {path} yet: `codebutler supervise` creates it")
     if action == "verify":

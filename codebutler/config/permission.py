@@ -27,7 +27,7 @@ from codebutler.domain.model import (
     Prompt,
     Request,
 )
-from codebutler.domain.refs import NO_CHANNEL, NO_PERSON, ConversationRef, PersonRef
+from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
 
 Action = (
     Literal["see", "command", "press", "retract", "amend"]
@@ -157,15 +157,14 @@ def may(person: Person, action: Action, place: Where) -> Decision:
     return ALLOWED
 
 
-def decided(
-    config: Config, event: Event, request: Request, channel: ConversationRef = NO_CHANNEL
-) -> Decision:
-    """The same for an event's request, in ``channel`` if the event's own must not count."""
+def decided(config: Config, event: Event, request: Request) -> Decision:
+    """The same for an event's request. The rules of a direct message are those of the repository's own channel."""
     # The control socket and jobs of a file that only the owner writes; a timer belongs to the person who set it.
     is_owners = isinstance(event, MessagePosted | ButtonClicked) and (
         event.origin == "local" or (event.origin == "schedule" and event.user == OPERATOR)
     )
-    person, channel = Person(event.user, is_owners), channel or event.channel
+    person = Person(event.user, is_owners)
+    channel = (event.is_direct and config.channel_id) or event.channel
     if isinstance(request, Prompt):
         prefix = request.prefix or config.agent.default
         return may(person, "ask", Where(config, channel, (prefix,), request.text))

@@ -137,7 +137,9 @@ class Intake:
         if is_handled or (_not_for_us(repo.config, event, request) and not self._is_awaited(repo, event)):
             await self._journal.pass_over(event)
             return "ignored"
-        if not await self._allows(repo, event, request):
+        decision = decided(repo.config, event, request)
+        if not decision.allowed:
+            await self._refuse(event, request, decision)
             return "refused"
         return await self._keep(event, request)
 
@@ -171,7 +173,13 @@ class Intake:
         Raises StoreError.
         """
         repo = self._repo_of(event)
-        return repo is not None and await self._allows(repo, event, request_of(event, repo.prefixes))
+        if repo is None:
+            return False
+        request = request_of(event, repo.prefixes)
+        decision = decided(repo.config, event, request)
+        if not decision.allowed:
+            await self._refuse(event, request, decision)
+        return decision.allowed
 
     async def resume(self) -> int:
         """Dispatch what an earlier process committed and no worker has stored; returns how many."""
@@ -192,15 +200,11 @@ class Intake:
             return self._threads.direct.repo_of(event)
         return repo
 
-    async def _allows(self, repo: Repo, event: Event, request: Request) -> bool:
-        """The rules of a direct message are those of the repository's own channel. A refusal is recorded, and a
-        stranger is told once an hour."""
-        channel = repo.config.channel_id if event.is_direct else event.channel
-        decision = decided(repo.config, event, request, channel)
-        if not decision.allowed and await self._journal.pass_over(event):
+    async def _refuse(self, event: Event, request: Request, decision: Decision) -> None:
+        """Record a refusal, once; a stranger is told once an hour."""
+        if await self._journal.pass_over(event):
             tell = not decision.is_strangers or self._first_within_the_hour(event.user)
             self._refusals.refused(event, request, decision, tell=tell)
-        return decision.allowed
 
     def _first_within_the_hour(self, user: PersonRef) -> bool:
         now_s = self._clock.monotonic()

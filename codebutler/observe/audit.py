@@ -32,10 +32,11 @@ from codebutler.observe.chain import (
     OURS,
     TORN,
     AuditAct,
-    AuditHead,
     AuditLine,
     digest_of,
     expired,
+    head_file,
+    head_of,
     holds,
     number_of,
     rotated,
@@ -122,7 +123,7 @@ class AuditLog:
         self._held: list[AuditLine] = []
         self._held_chars = 0
         self._repeats = Repeats()
-        self._head = AuditHead(path)
+        self._head = head_file(path)
 
     def __enter__(self) -> AuditLog:
         """Raises OSError if the file cannot be opened."""
@@ -133,7 +134,7 @@ class AuditLog:
         if torn:
             os.write(self._fd, b"\n")
             self.append(_note("the line before is torn", TORN))
-        head = self._head.read()
+        head = head_of(self._path)
         if head not in ("", self._prev) and not holds(self._path, head):
             self.keep([_note("lines before this one were removed or changed while nothing ran", CUT)])
         return self
@@ -221,16 +222,12 @@ class AuditLog:
     def _write(self, lines: Sequence[AuditLine], *, sync: bool) -> None:
         """Held lines go first. If the file at our path is no longer the one we write to, a new chain starts. Raises
         OSError: then none of ``lines`` is part of the chain."""
-        ours = os.fstat(self._fd)
         try:
-            there = self._path.lstat()
-            is_gone = (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+            is_gone = not os.path.samestat(self._path.lstat(), os.fstat(self._fd))
         except FileNotFoundError:
             is_gone = True
         if is_gone:
-            gone, self._fd = self._fd, self._open()
-            os.close(gone)
-            self._held.insert(0, self._line(_note("the log before this line was removed", CUT)))
+            self._begin_anew()
         prev, raw = self._prev, []
         for line in (*self._held, *lines):
             raw.append(msgspec.json.encode(structs.replace(line, prev=prev)))
@@ -249,10 +246,21 @@ class AuditLog:
         self._held_chars = 0
         if sync:
             this_system().sync(self._fd)
-            self._head.write(prev)
+            with suppress(OSError):  # then an older one remains there, which is in the log too
+                head = os.open(self._head, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                try:
+                    os.pwrite(head, f"{prev}\n".encode(), 0)
+                finally:
+                    os.close(head)
         if os.fstat(self._fd).st_size > self._rotate_bytes:
             with suppress(OSError):
                 self._rotate()
+
+    def _begin_anew(self) -> None:
+        """Raises OSError."""
+        gone, self._fd = self._fd, self._open()
+        os.close(gone)
+        self._held.insert(0, self._line(_note("the log before this line was removed", CUT)))
 
     def _rotate(self) -> None:
         """Raises OSError: then this file stays in use."""

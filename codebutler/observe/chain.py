@@ -101,32 +101,21 @@ class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prev: str
 
 
-class AuditHead:
-    """The digest of the last line known to be on disk, stored next to the log at ``path``."""
+def head_file(path: Path) -> Path:
+    """Where the digest of the last line known to be on disk is stored, next to the log at ``path``."""
+    return path.with_suffix(".head")
 
-    def __init__(self, path: Path) -> None:
-        self._path = path.with_suffix(".head")
 
-    def read(self) -> str:
-        """ "" if it is missing or unreadable."""
-        with suppress(OSError):
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                found = os.pread(fd, 64, 0)
-            finally:
-                os.close(fd)
-            return found.decode() if _DIGEST.fullmatch(found) else ""
-        return ""
-
-    def write(self, digest: str) -> None:
-        """Store another digest. If the disk does not accept it, an older one remains, which is in the log too."""
-        with suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(self._path, flags, 0o600)
-            try:
-                os.pwrite(fd, f"{digest}\n".encode(), 0)
-            finally:
-                os.close(fd)
+def head_of(path: Path) -> str:
+    """The digest in the head of the log at ``path``; "" if it is missing or unreadable."""
+    with suppress(OSError):
+        fd = os.open(head_file(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            found = os.pread(fd, 64, 0)
+        finally:
+            os.close(fd)
+        return found.decode() if _DIGEST.fullmatch(found) else ""
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +158,7 @@ def expired(path: Path, before: str) -> list[tuple[Path, str]]:
 
 def verify(path: Path) -> Break | None:
     """The first break of the chain across all its files, None if there is none. Raises OSError."""
-    head = AuditHead(path).read()  # first, since the log may grow meanwhile
+    head = head_of(path)  # first, since the log may grow meanwhile
     walk = _Walk(head)
     files = (*rotated(path), path)
     for file in files:

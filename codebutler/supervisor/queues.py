@@ -179,8 +179,8 @@ class Sends:
         """Where answers go from now on; None while no process is listening."""
         self._answer = process
 
-    def piece(self, message: UploadPiece) -> None:
-        """Store the next piece of a file; one file at a time. Raises ProtocolError."""
+    async def piece(self, message: UploadPiece) -> None:
+        """Store the next piece of a file; one file at a time. Waits until more may be sent. Raises ProtocolError."""
         op_id, content = self._coming
         if op_id != message.op_id:
             content = BytesIO()
@@ -188,10 +188,15 @@ class Sends:
         if content.tell() + len(message.data) > MAX_UPLOAD_BYTES:
             raise ProtocolError(f"the worker sends a file above {MAX_UPLOAD_BYTES} bytes")
         content.write(message.data)
+        await self._room.wait()
 
-    def start(self, repo: RepoSettings, message: Send) -> None:
+    async def start(self, repo: RepoSettings, message: Send) -> None:
         """Start ``message``, with the pieces sent before it. If it is already in progress, its earlier sender is told
-        that the result is no longer needed."""
+        that the result is no longer needed.
+
+        Waits until more may be started. By then it is on its way unless it is blocked: after an answer, a worker has a
+        lot to write to its store.
+        """
         op_id, content = self._coming
         self._coming = ("", BytesIO())
         if op_id == message.op_id and isinstance(message.operation, Upload):
@@ -221,18 +226,14 @@ class Sends:
         self._bytes += size_bytes
         if len(self._tasks) >= SENDS_IN_FLIGHT or self._bytes >= SEND_BYTES_IN_FLIGHT:
             self._room.clear()
+        for _ in range(HEAD_START if len(self._tasks) <= FEW else 0):
+            await asyncio.sleep(0)
+        await self._room.wait()
 
     @property
     def full(self) -> bool:
         """Whether the worker must wait before it may send more."""
         return not self._room.is_set()
-
-    async def room(self) -> None:
-        """Wait until more may be started. By then, anything started is on its way unless it is blocked: after an
-        answer, a worker has a lot to write to its store."""
-        for _ in range(HEAD_START if len(self._tasks) <= FEW else 0):
-            await asyncio.sleep(0)
-        await self._room.wait()
 
     async def close(self) -> None:
         """Cancel everything in progress."""

@@ -265,11 +265,9 @@ class WorkerSession:
                 self._reports.audit(self._repo, message)
             case Send():
                 self._vitals.active_s = self._shared.clock.monotonic()
-                self._sends.start(self._repo, message)
-                await self._sends.room()
+                await self._sends.start(self._repo, message)
             case UploadPiece():
-                self._sends.piece(message)
-                await self._sends.room()
+                await self._sends.piece(message)
             case TurnEnded():
                 with contextlib.suppress(asyncio.QueueFull):
                     # Unanswered endings are sent again after a restart.

@@ -137,7 +137,7 @@ class Sender:
         is closed. Raises ChatError if the chat refuses it for good, and ChatUnreachableError if the sender
         closes before the outcome is known.
         """
-        place = self.where(channel, about(operation)) if self.places else channel
+        place = self.places.get((channel, about(operation)), channel)
         if not self._whispers:
             operation = in_public(operation, is_direct=place != channel)
         item = self._attempts.start(place, op_id, operation, unsure=unsure, lasting=lasting)
