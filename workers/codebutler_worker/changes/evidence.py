@@ -44,36 +44,24 @@ from codebutler_worker.changes.undo import Checked, is_racing
 from codebutler_worker.forge.remote import has_remote
 from codebutler_worker.present.lines import code, count, one_line, span
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import IMAGE, WORDLESS, own_tree, prefixes_of, talks, thread_url
+from codebutler_worker.runtime.turns import WORDLESS, own_tree, prefixes_of, talks, thread_url
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 from codebutler_worker.tree.trailers import add_trailers
-from codebutler_worker.tree.tree import AFTER, BEFORE, Difference, Snapshot
+from codebutler_worker.tree.tree import Difference
 
 LOOKED_AT = 50
 
 
-async def show_changes(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
-    """Take a snapshot after the run. If the run changed anything, keep how much, post the card and request its
-    checks."""
-    before, after = snapshots.before, await snapshots.take(AFTER) if snapshots.before else None
-    if before is None or after is None:
-        return
-    is_same = after.tree == before.tree
-    last = before.commit if is_same else after.commit
-    try:
-        await runtime.commit(
-            lambda uow: uow.turns.update(turn.id, tree_before=before.commit, tree_after=last)
-        )
-    except StoreError as error:
-        runtime.log("WRN", f"cannot store what run {turn.id} changed: {error}")
-    config = runtime.settings.config
-    if is_same or turn.agent in WORDLESS or not talks(config, turn.agent):
+async def show_changes(runtime: Runtime, turn: TurnRow, workdir: Path, before: str, after: str) -> None:
+    """For a run that changed the tree in ``workdir`` from one snapshot to the other: keep how much, post the card and
+    request its checks."""
+    if turn.agent in WORDLESS or not talks(runtime.settings.config, turn.agent):
         return
     try:
-        tree = await runtime.agents.tree(snapshots.workdir)
+        tree = await runtime.agents.tree(workdir)
         # How much, without the lines themselves.
-        found = await tree.difference(before.commit, last, limit_bytes=1)
+        found = await tree.difference(before, after, limit_bytes=1)
     except CodeButlerError as error:
         runtime.log("WRN", f"unknown what run {turn.id} changed: {error}")
         return
@@ -142,39 +130,6 @@ def _is_in_its_tree(config: Config, other: TurnRow, turn: TurnRow) -> bool:
     return same and other.id != turn.id and talks(config, other.agent)
 
 
-# Snapshots of the working tree before and after each run, so that its changes can be seen, committed and undone.
-
-
-@dataclass(slots=True)
-class Snapshots:
-    """One turn's snapshots of the tree in ``workdir``; ``beginning`` takes ``before``, the one before the turn. If they
-    fail, the turn still runs, but it cannot be undone."""
-
-    runtime: Runtime
-    turn: TurnRow
-    workdir: Path
-    before: Snapshot | None = None
-    beginning: asyncio.Task[Snapshot | None] | None = None
-
-    async def ready(self) -> None:
-        """Take the first snapshot; returns when it is taken or has failed. The turn must not change anything before.
-        It starts no earlier because the processors have time while an agent starts up."""
-        if self.turn.agent == IMAGE:
-            return
-        if self.beginning is None:
-            self.beginning = asyncio.create_task(self.take(BEFORE), name=f"tree of {self.turn.id}")
-        self.before = await asyncio.shield(self.beginning)
-
-    async def take(self, when: str) -> Snapshot | None:
-        """A snapshot of the tree as it is, None if that fails."""
-        try:
-            tree = await self.runtime.agents.tree(self.workdir)
-            return await tree.snapshot(f"{self.turn.id}/{when}")
-        except CodeButlerError as error:
-            self.runtime.log("WRN", f"this run cannot be undone: {error}")
-            return None
-
-
 # The trailers of commits (``git.trailers``): who asked for the run, its agent, its thread.
 
 
@@ -195,20 +150,18 @@ def with_trailers(message: str, wanted: Sequence[str], turn: TurnRow) -> str:
     return "\n".join((message, "", *trailers)) if trailers else message
 
 
-async def trail(runtime: Runtime, turn: TurnRow, snapshots: Snapshots) -> None:
-    """Add the trailers to what the run's agent committed, before its changes are shown. If another run worked in the
-    same place, nobody knows whose commits they are."""
+async def trail(runtime: Runtime, turn: TurnRow, workdir: Path, before: str) -> None:
+    """Add the trailers to what the run's agent committed in ``workdir`` since the snapshot ``before``, before its
+    changes are shown. If another run worked in the same place, nobody knows whose commits they are."""
     config = runtime.settings.config
-    if snapshots.before is None or turn.agent in WORDLESS or not talks(config, turn.agent):
+    if turn.agent in WORDLESS or not talks(config, turn.agent):
         return
     try:
         if await runtime.commit(lambda uow: worked_beside(uow, uow.turns.get(turn.id) or turn, config)):
             return
-        tree = await runtime.agents.tree(snapshots.workdir)
+        tree = await runtime.agents.tree(workdir)
         trailers = trailers_of(config.git.trailers, turn)
-        if trailers and (
-            number := await add_trailers(tree.git, snapshots.before.commit, trailers, runtime.pushed)
-        ):
+        if trailers and (number := await add_trailers(tree.git, before, trailers, runtime.pushed)):
             runtime.log("INF", f"added trailers to {number} commits of run {turn.id}")
     except CodeButlerError as error:
         runtime.log("WRN", f"could not add trailers to the commits of run {turn.id}: {error}")

@@ -181,8 +181,8 @@ class Asking:
         minutes = self._runtime.settings.config.approvals.expiry_minutes
         await self._runtime.clock.sleep(minutes * 60)
         # Close the card before the agent hears no: the store first, however long it takes.
-        expired = await self._runtime.commit_surely(
-            lambda uow: _expired(uow, approval_ids, EXPIRED.format(minutes=minutes)), "an expiry"
+        expired = await self._runtime.commit(
+            lambda uow: _expired(uow, approval_ids, EXPIRED.format(minutes=minutes)), surely="an expiry"
         )
         if len(expired) == len(approval_ids):
             await self._refuse(expired, EXPIRED_REASON.format(minutes=minutes))

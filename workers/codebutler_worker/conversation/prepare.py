@@ -2,26 +2,20 @@
 
 The start is one transaction, committed before anything is started: after a crash, the turn is found
 interrupted, never lost without a trace.
-
-A turn that needs what its agent cannot do here, as far as `codebutler doctor --live` has found out, is warned of it:
-once in a conversation for each thing, and only while the agent's version is the one that was tried.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from uuid import NAMESPACE_URL, uuid5
 
-from codebutler.config.programs import CONFIGURED, UNDO, Choice, beside, program_of, section_of
+from codebutler.config.programs import CONFIGURED, UNDO, Choice, beside, program_of
 from codebutler.config.schema import CommandRule, Config
+from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.domain.model import Value
 from codebutler.domain.refs import MessageRef
-from codebutler.protocol.capabilities import AgentResult, Capability, Cell, cells_of, last_result, row_of
 from codebutler.text.requests import enveloped
 from codebutler_worker.changes.card import UNDONE
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
@@ -37,7 +31,7 @@ from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import WORDLESS, agent_name, choice_for, move, own_tree
+from codebutler_worker.runtime.turns import IMAGE, WORDLESS, choice_for, move, own_tree
 from codebutler_worker.store.rows import (
     REPO_SCOPE,
     AttachmentRow,
@@ -48,6 +42,7 @@ from codebutler_worker.store.rows import (
 )
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
 from codebutler_worker.tools.talking import ASK_TO_PUSH
+from codebutler_worker.tree.tree import AFTER, BEFORE, Snapshot
 
 LOOKED_AT = 200
 RESTRICTIONS = """\
@@ -283,71 +278,46 @@ def file_note(file: AttachmentRow, repo_path: str) -> str:
             return f"[attached file {name}: it could not be fetched]"
 
 
-WORDS: Mapping[Capability, str] = MappingProxyType(
-    {
-        "image": "{agent} may not see your picture: describe what matters in it.",
-        "plan": "{agent} may change files although it is in plan mode.",
-        "resume": "{agent} may not know what was said before in this thread: repeat what matters.",
-        "resume-after-kill": "{agent} may not know what was said before it was interrupted: repeat what matters.",
-        "deny": "{agent} may run commands without asking.",
-    }
-)
-"""What a turn may need that is worth a warning."""
-FOUND = "⚠️ {words} (`codebutler doctor --live`: {text})"
+@dataclass(slots=True)
+class Snapshots:
+    """One turn's snapshots of the tree in ``workdir``, so that its changes can be seen, committed and undone;
+    ``beginning`` takes ``before``, the one before the turn. If they fail, the turn still runs, but cannot be undone."""
 
+    runtime: Runtime
+    turn: TurnRow
+    workdir: Path
+    before: Snapshot | None = None
+    beginning: asyncio.Task[Snapshot | None] | None = None
 
-def lacking(row: AgentResult | None, needed: set[Capability]) -> list[Cell]:
-    """The needed capabilities that the agent was seen to lack. Pure."""
-    cells = cells_of(row) if row is not None else {}
-    known = (cells[name] for name in WORDS if name in needed and name in cells)
-    return [cell for cell in known if cell.state in ("no", "not supported")]
+    async def ready(self) -> None:
+        """Take the first snapshot; returns when it is taken or has failed. The turn must not change anything before.
+        It starts no earlier because the processors have time while an agent starts up."""
+        if self.turn.agent == IMAGE:
+            return
+        if self.beginning is None:
+            self.beginning = asyncio.create_task(self.take(BEFORE), name=f"tree of {self.turn.id}")
+        self.before = await asyncio.shield(self.beginning)
 
+    async def take(self, when: str) -> Snapshot | None:
+        """A snapshot of the tree as it is, None if that fails."""
+        try:
+            tree = await self.runtime.agents.tree(self.workdir)
+            return await tree.snapshot(f"{self.turn.id}/{when}")
+        except CodeButlerError as error:
+            self.runtime.log("WRN", f"this run cannot be undone: {error}")
+            return None
 
-async def warn_of_lacks(
-    runtime: Runtime, begun: BegunTurn, files: Sequence[AttachmentRow], session_id: str | None
-) -> None:
-    """Post what the agent lacks of what this turn needs besides answering, unless this conversation was told before.
-    Raises StoreError."""
-    turn = begun.turn
-    if begun.program is not None or turn.agent in WORDLESS:
-        return
-    needed: set[Capability] = set()
-    if any(file.state == "stored" and file.mimetype.startswith("image/") for file in files):
-        needed.add("image")
-    section = section_of(runtime.settings.config, turn.agent)
-    mode = begun.choice.mode or (section.permission_mode if section is not None else "")
-    if mode in ("plan", "ask"):
-        needed.add("plan" if mode == "plan" else "deny")
-    if session_id:
-        needed.add("resume-after-kill" if turn.reason == "interrupted" else "resume")
-    if not needed:
-        return
-    result = await asyncio.to_thread(last_result, runtime.home)
-    row = row_of(result, runtime.settings.name, turn.agent)
-    missing = lacking(row, needed)
-    if row is None or not missing or await runtime.commit(lambda uow: not _untold(uow, begun, missing)):
-        return
-    # Asking programs for their versions takes a moment, so it comes last.
-    versions = {
-        agent_name(runtime.settings.config, found.prefix): found.version
-        for found in await runtime.agents.survey()
-    }
-    if versions.get(turn.agent) == row.version:
-        await runtime.commit(partial(_tell, begun=begun, missing=missing))
-
-
-def _untold(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in missing if uow.outbox.get(_op_id(begun, cell)) is None]
-
-
-def _tell(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> None:
-    for cell in _untold(uow, begun, missing):
-        words = WORDS[cell.capability].format(agent=begun.turn.agent)
-        told = FOUND.format(words=words, text=cell.text)
-        uow.post(place_of(begun.turn), told, op_id=_op_id(begun, cell), value="notice")
-
-
-def _op_id(begun: BegunTurn, cell: Cell) -> str:
-    """The same ID throughout the conversation, so that the outbox knows what was posted."""
-    turn = begun.turn
-    return uuid5(NAMESPACE_URL, f"lacking {turn.conversation} {turn.agent} {cell.capability}").hex
+    async def end(self) -> tuple[str, str] | None:
+        """Take the last snapshot, and store the commits of both; returns them if the run changed anything."""
+        before, after = self.before, await self.take(AFTER) if self.before else None
+        if before is None or after is None:
+            return None
+        is_same = after.tree == before.tree
+        last = before.commit if is_same else after.commit
+        try:
+            await self.runtime.commit(
+                lambda uow: uow.turns.update(self.turn.id, tree_before=before.commit, tree_after=last)
+            )
+        except StoreError as error:
+            self.runtime.log("WRN", f"cannot store what run {self.turn.id} changed: {error}")
+        return None if is_same else (before.commit, last)

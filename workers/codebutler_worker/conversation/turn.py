@@ -39,12 +39,13 @@ from codebutler_worker.agents.backend import (
     Withdrawn,
 )
 from codebutler_worker.agents.running import instructions
-from codebutler_worker.changes.evidence import Snapshots, show_changes, trail
+from codebutler_worker.changes.evidence import show_changes, trail
 from codebutler_worker.conversation.asking import Asking
 from codebutler_worker.conversation.display import Display, Publisher
 from codebutler_worker.conversation.end import Ending, Hold, after_refusal, conclude, record_end
 from codebutler_worker.conversation.history import Missed, record_of
-from codebutler_worker.conversation.prepare import BegunTurn, prompt_of, system_prompt, warn_of_lacks
+from codebutler_worker.conversation.lacks import warn_of_lacks
+from codebutler_worker.conversation.prepare import BegunTurn, Snapshots, prompt_of, system_prompt
 from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir
 from codebutler_worker.memory.keeping import TurnNotes
 from codebutler_worker.memory.learning import memory_block, read_memory
@@ -103,14 +104,17 @@ class RunningTurn:
         runtime, row = self._runtime, self.row
         runtime.send(TurnStarted(thread=row.thread, messages=self._begun.messages))
         fresh = "resumed session" if self._session_id else "new session"
-        tag = tag_of(runtime.settings.config, row.agent)
-        runtime.log(tag, f"processing {count(len(self._begun.said), 'message')} ({fresh})")
+        runtime.log(
+            tag_of(runtime.settings.config, row.agent),
+            f"processing {count(len(self._begun.said), 'message')} ({fresh})",
+        )
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
         self._display = Display(runtime, self._place, self._begun)
         beside = self._display.tasks
         if self._watch.counts:
-            watching = self._watch.run(self._end_at_limit)
-            beside.append(asyncio.create_task(watching, name=f"budget of {row.id}"))
+            beside.append(
+                asyncio.create_task(self._watch.run(self._end_at_limit), name=f"budget of {row.id}")
+            )
         try:
             await asyncio.wait((drive, self._outcome), return_when=asyncio.FIRST_COMPLETED)
             # A last update from them must not come after the final figures.
@@ -125,9 +129,11 @@ class RunningTurn:
             await asyncio.wait({drive}, timeout=STREAM_END_S)
             if row.thread:
                 runtime.send(Doing(thread=row.thread, text=""))
-            if runtime.settings.config.git.trailers:
-                await trail(runtime, row, self._snapshots)
-            await show_changes(runtime, row, self._snapshots)
+            snapshots = self._snapshots
+            if runtime.settings.config.git.trailers and snapshots.before is not None:
+                await trail(runtime, row, snapshots.workdir, snapshots.before.commit)
+            if (ends := await snapshots.end()) is not None:
+                await show_changes(runtime, row, snapshots.workdir, *ends)
             if self._begun.has_own_tree and drive.done():
                 await tidy_workdir(runtime, row)
         finally:
@@ -356,7 +362,7 @@ class RunningTurn:
         )
         reached("result.before")
         output = runtime.settings.config.output
-        await runtime.commit_surely(partial(conclude, output=output, ending=ending), "an answer")
+        await runtime.commit(partial(conclude, output=output, ending=ending), surely="an answer")
         reached("result.after")
         begun = self._begun
         record_end(

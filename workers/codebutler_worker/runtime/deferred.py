@@ -126,7 +126,7 @@ class DeferredCommands:
         """Returns the argument of the next step."""
         reply = await self._answer(command)
         what = f"an answer to !{command.name}"
-        given = await self._runtime.commit_surely(partial(_give, command=command, reply=reply), what)
+        given = await self._runtime.commit(partial(_give, command=command, reply=reply), surely=what)
         if given is None:
             return ""  # withdrawn meanwhile
         self._wake()

@@ -354,25 +354,24 @@ class Runtime:
         """Log that a background task failed, which is a bug of ours."""
         self.log("ERR", f"{name} broke: {error!r}")
 
-    async def commit(self, work: Callable[[UnitOfWork], T]) -> T:
+    async def commit(self, work: Callable[[UnitOfWork], T], *, surely: str = "") -> T:
         """Run ``work`` as one transaction, then send its operations.
 
         If the caller is cancelled meanwhile, commit and sending still finish: a committed row that was not
-        sent would wait until the next start. Raises StoreError.
+        sent would wait until the next start. Raises StoreError, unless a full disk must not lose what is to be
+        stored ``surely``: then the log names it, and it is tried again until the store takes it.
         """
-        task = asyncio.create_task(self._commit(work), name="commit")
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
-        return await asyncio.shield(task)
-
-    async def commit_surely(self, work: Callable[[UnitOfWork], T], what: str) -> T:
-        """The same, retried until the store takes it: a full disk must not lose ``what``, which is logged."""
         while True:
+            task = asyncio.create_task(self._commit(work), name="commit")
+            self._commits.add(task)
+            task.add_done_callback(self._commits.discard)
             try:
-                return await self.commit(work)
+                return await asyncio.shield(task)
             except StoreError as error:
-                self.log("ERR", f"{what} is waiting for the store: {error}")
-                await self.clock.sleep(STORE_RETRY_S)
+                if not surely:
+                    raise
+                self.log("ERR", f"{surely} is waiting for the store: {error}")
+            await self.clock.sleep(STORE_RETRY_S)
 
     async def close(self) -> None:
         """Wait for the commits under way."""
