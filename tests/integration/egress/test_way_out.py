@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.egress.access import HELD_AT_MOST, Egress
+from codebutler_worker.egress.access import HELD_AT_MOST, Egress, NetworkPolicy
 from codebutler_worker.egress.hosts import Dialer, Hosts
-from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.sandbox.common import ProxySocket, SandboxPolicy
 from tests.integration.egress.outside import (

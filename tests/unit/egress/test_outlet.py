@@ -8,16 +8,9 @@ import pytest
 
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
+from codebutler_worker.egress.access import Kind, NetworkPolicy, noted
 from codebutler_worker.egress.hosts import HostPort
-from codebutler_worker.egress.policy import (
-    Kind,
-    NetworkPolicy,
-    for_agents,
-    for_commands,
-    for_tools,
-    noted,
-    summary,
-)
+from codebutler_worker.egress.policy import for_agents, for_commands, for_tools, summary
 
 
 @pytest.mark.parametrize(
@@ -86,16 +79,16 @@ def test_what_cannot_be_kept_is_refused() -> None:
 
 
 def test_an_agent_is_told_what_it_reaches_and_whom_to_ask() -> None:
-    told = for_agents(SandboxSection(hosts=("pypi.org",)), "bwrap", {}).told()
+    told = for_agents(SandboxSection(hosts=("pypi.org",)), "bwrap", {}).notice()
     assert "reaches pypi.org." in told
     assert "`sandbox.hosts`" in told
-    assert "sandbox.hosts" not in for_agents(SandboxSection(network="open"), "bwrap", {}).told()
-    assert "no network" in for_tools(SandboxSection(), "bwrap", {}).told()
+    assert "sandbox.hosts" not in for_agents(SandboxSection(network="open"), "bwrap", {}).notice()
+    assert "no network" in for_tools(SandboxSection(), "bwrap", {}).notice()
 
 
 def test_an_agent_behind_walls_is_told_what_git_cannot_do_there() -> None:
-    assert "`git config`" in for_agents(SandboxSection(), "docker", {}).told()
-    assert for_agents(SandboxSection(), "none", {}).told() == ""
+    assert "`git config`" in for_agents(SandboxSection(), "docker", {}).notice()
+    assert for_agents(SandboxSection(), "none", {}).notice() == ""
 
 
 async def test_without_a_proxy_nothing_is_opened(tmp_path: Path) -> None:

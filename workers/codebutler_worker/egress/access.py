@@ -1,4 +1,4 @@
-"""Network access for one program: its proxy, while it runs.
+"""Network access for one program: what the policy of its repository allows, through a proxy while it runs.
 
 Nothing of ours keeps running in a namespace without network. The launcher there creates a listening socket, passes it
 out through a Unix socket that is removed a moment later, and becomes the program; we answer from outside.
@@ -13,18 +13,19 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Self
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.hosts import Dialer, HostPort, local_places
+from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts, local_places
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import Proxy, Rules
-from codebutler_worker.egress.service import TokenMeter
+from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.sandbox.common import Network, ProxySocket, SandboxPolicy
+from codebutler_worker.sandbox.prelude import GIT_TOLD
 
 PORT = 3128
 """The proxy's port inside. Any port would do, since the namespace has no others; this one is recognizable."""
@@ -234,3 +235,66 @@ class Egress:
         if access.port and rules.service is not None:
             proxy.prepare()  # while the program starts
         return access
+
+
+Kind = Literal["none", "hosts", "open"]
+
+NAMED = 5
+ONLY_HOSTS = (
+    "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
+    "decision of this machine's owner: do not try to get around it. If a task needs one (say, to install packages), "
+    'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
+    "configuration."
+)
+NO_NETWORK = (
+    "This sandbox has no network, by the decision of this machine's owner: do not try to get around it. If a task "
+    "needs one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
+    "configuration."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPolicy:
+    """Opens network access as configured. ``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so
+    a key can be kept outside it."""
+
+    kind: Kind = "open"
+    hosts: tuple[str, ...] = ()
+    sandboxed: bool = False
+    egress: Egress = field(default_factory=Egress)
+
+    async def open(
+        self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
+    ) -> NetworkAccess:
+        """Network access for one program in ``workdir``: to ``service`` and, without a service, to the ``needed``
+        hosts.
+
+        Raises SandboxUnavailableError.
+        """
+        if self.kind == "none":
+            return NetworkAccess("none", env=IMPATIENT)
+        if not self.sandboxed:
+            return NetworkAccess()
+        # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
+        listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
+        rules = Rules(Hosts(listed), service)
+        uid = workdir.stat().st_uid if os.geteuid() == 0 else None
+        return await self.egress.open(rules, self.kind, uid)
+
+    def notice(self) -> str:
+        """What to tell an agent about its network; "" if nothing."""
+        network = NO_NETWORK if self.kind == "none" else ""
+        if self.kind == "hosts":
+            network = ONLY_HOSTS.format(hosts=", ".join(self.hosts) or "nothing")
+        return "\n\n".join(filter(None, (network, GIT_TOLD if self.sandboxed else "")))
+
+
+def noted(text: str, refused: Sequence[HostPort]) -> str:
+    """An agent's answer, with a line about the hosts it was refused. Pure."""
+    if not refused:
+        return text
+    names = [f"`{place.host if place.port in PORTS else place.authority}`" for place in refused]
+    names = list(dict.fromkeys(names))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    note = f"_⚠️ The sandbox blocked access to {', '.join(names[:NAMED])}{more}. To allow it, change `sandbox.hosts`._"
+    return f"{text}\n\n{note}" if text else note

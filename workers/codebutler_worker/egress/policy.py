@@ -1,91 +1,24 @@
-"""Network access for the programs of one repository: what the configuration asks for, within the current sandbox."""
+"""What the configuration asks for as the network access of agents and commands, within the current sandbox."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import replace
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.egress.access import IMPATIENT, Egress, NetworkAccess
-from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts
-from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.egress.service import ModelService
+from codebutler_worker.egress.access import Egress, Kind, NetworkPolicy
+from codebutler_worker.egress.hosts import Dialer
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy, trial_directories
-from codebutler_worker.sandbox.prelude import GIT_TOLD
 from codebutler_worker.sandbox.process import run_to_end
-
-Kind = Literal["none", "hosts", "open"]
 
 WITH_PROXY = ("bwrap", "docker")
 """The sandboxes that support the proxy."""
 CONTAINER = "docker"
 NO_SANDBOX = "none"
-NAMED = 5
 NO_PROXY_HERE = (
     '{key} "hosts" needs bubblewrap or docker: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
 )
-TOLD = (
-    "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
-    "decision of this machine's owner: do not try to get around it. If a task needs one (say, to install packages), "
-    'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
-    "configuration."
-)
-TOLD_NONE = (
-    "This sandbox has no network, by the decision of this machine's owner: do not try to get around it. If a task "
-    "needs one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
-    "configuration."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkPolicy:
-    """Opens network access as configured. ``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so
-    a key can be kept outside it."""
-
-    kind: Kind = "open"
-    hosts: tuple[str, ...] = ()
-    sandboxed: bool = False
-    egress: Egress = field(default_factory=Egress)
-
-    async def open(
-        self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
-    ) -> NetworkAccess:
-        """Network access for one program in ``workdir``: to ``service`` and, without a service, to the ``needed``
-        hosts.
-
-        Raises SandboxUnavailableError.
-        """
-        if self.kind == "none":
-            return NetworkAccess("none", env=IMPATIENT)
-        if not self.sandboxed:
-            return NetworkAccess()
-        # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
-        listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
-        rules = Rules(Hosts(listed), service)
-        uid = workdir.stat().st_uid if os.geteuid() == 0 else None
-        return await self.egress.open(rules, self.kind, uid)
-
-    def told(self) -> str:
-        """What to tell an agent about its network; "" if nothing."""
-        network = TOLD_NONE if self.kind == "none" else ""
-        if self.kind == "hosts":
-            network = TOLD.format(hosts=", ".join(self.hosts) or "nothing")
-        return "\n\n".join(filter(None, (network, GIT_TOLD if self.sandboxed else "")))
-
-
-def noted(text: str, refused: Sequence[HostPort]) -> str:
-    """An agent's answer, with a line about the hosts it was refused. Pure."""
-    if not refused:
-        return text
-    names = [f"`{place.host if place.port in PORTS else place.authority}`" for place in refused]
-    names = list(dict.fromkeys(names))
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    note = f"_⚠️ The sandbox blocked access to {', '.join(names[:NAMED])}{more}. To allow it, change `sandbox.hosts`._"
-    return f"{text}\n\n{note}" if text else note
 
 
 def for_agents(section: SandboxSection, sandbox: str, env: Mapping[str, str]) -> NetworkPolicy:

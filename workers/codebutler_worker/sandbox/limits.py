@@ -138,14 +138,15 @@ class ControlGroup:
     async def close(self, within_s: float = REMOVE_S) -> None:
         """Kill everything left in the groups, and remove them."""
         left = list(self.directories)
-        for _ in range(int(within_s / AGAIN_S)):
+        for attempt in range(int(within_s / AGAIN_S)):
             for directory in [*left]:
                 try:
                     directory.rmdir()
                 except FileNotFoundError:
                     pass
                 except OSError:
-                    kill(directory)
+                    if attempt:  # most are just ending
+                        kill(directory)
                     continue
                 left.remove(directory)
             if not left:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import threading
 from abc import ABC, abstractmethod
-from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
+from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -257,23 +257,31 @@ class AgentProcess(Program):
 
     @classmethod
     async def spawn(
-        cls, launch: Launch, limit_bytes: int = LINE_LIMIT_BYTES, record: Record | None = None
+        cls,
+        launch: Launch,
+        limit_bytes: int = LINE_LIMIT_BYTES,
+        record: Record | None = None,
+        *,
+        has_input: bool = True,
     ) -> Self:
         """Start ``launch``; ``record`` is called with all its output in a thread, before anything else reads it.
+        ``has_input``: something will be written to its stdin.
 
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits cannot
         be set. Only from the main thread.
         """
-        return await begun(cls._start(launch, limit_bytes, record), launch.argv[0])
+        return await begun(
+            cls._start(launch, limit_bytes, record, PIPE if has_input else DEVNULL), launch.argv[0]
+        )
 
     @classmethod
-    async def _start(cls, launch: Launch, limit_bytes: int, record: Record | None) -> Self:
+    async def _start(cls, launch: Launch, limit_bytes: int, record: Record | None, stdin: int) -> Self:
         loop = asyncio.get_running_loop()
         async with birth_of(launch) as birth:
             transport, protocol = await loop.subprocess_exec(
                 partial(SubprocessStreamProtocol, limit=READ_BYTES, loop=loop),
                 *birth.argv,
-                stdin=PIPE,
+                stdin=stdin,
                 stdout=PIPE,
                 stderr=PIPE,
                 cwd=launch.cwd,
@@ -369,13 +377,13 @@ async def run_to_end(
     """
     lines: list[bytes] = []
     size, code, cut = 0, None, False
-    process = await AgentProcess.spawn(launch, record=record)
+    process = await AgentProcess.spawn(launch, record=record, has_input=bool(stdin))
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 if stdin:
                     await process.write_line(stdin)
-                process.close_stdin()
+                    process.close_stdin()
                 async for line in process.lines():
                     if limit_bytes is not None:
                         lines.append(line)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codebutler.domain.errors import AgentUnavailableError
+from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.egress.hosts import HostPort
-from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.prelude import hint
 from codebutler_worker.sandbox.process import run_to_end

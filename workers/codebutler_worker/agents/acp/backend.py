@@ -60,7 +60,7 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
         from codebutler_worker.agents.acp.turn import AcpTurn
 
         process = await AgentProcess.spawn(launch, record=record.write)
-        prompt = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.told())))
+        prompt = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.notice())))
         request = replace(request, system_prompt=prompt)
         return AcpTurn(request, process, access, self._clock, self._limits, self._agent)
 

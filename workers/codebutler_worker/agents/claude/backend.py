@@ -104,7 +104,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
-        told = (request.system_prompt, self._context.network_policy.told(), instructions)
+        told = (request.system_prompt, self._context.network_policy.notice(), instructions)
         for directory in (sessions, claude / "tasks" / session_id):
             make_directories(self._home, directory)
         mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)

@@ -33,7 +33,8 @@ from codebutler_worker.agents.native.sessions import NativeSessions, Session
 from codebutler_worker.agents.native.turn import NativeTurn, Thinker
 from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBackend, Waits, repository_says
-from codebutler_worker.egress.policy import for_tools, noted
+from codebutler_worker.egress.access import noted
+from codebutler_worker.egress.policy import for_tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import WebSearch
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
@@ -125,7 +126,7 @@ class NativeBackend(TurnBackend[Waits]):
                 return found
         now = self._clock.now()
         session = await asyncio.to_thread(self._sessions.begin, now.isoformat(), now.timestamp(), fresh=lost)
-        told = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.told())))
+        told = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.notice())))
         orders = await asyncio.to_thread(standing_orders, request.workdir, told, strict=self._habits.strict)
         await session.say(SystemMessage(orders))
         return session
