@@ -12,9 +12,9 @@ from typing import Any
 
 from bench.scene import BenchError
 from codebutler.cluster.gateway import HostWorkers
-from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
+from codebutler.cluster.journal import MAX_ACCEPTED_BYTES, GatewayJournal
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership
-from codebutler.cluster.membership import TAKEN_BUCKET
+from codebutler.cluster.membership import ACCEPTED_BUCKET
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.intake.journal import Journal
@@ -75,10 +75,10 @@ class TimedLeadership(Leadership):
         super().__init__(*given)
         self.took_s: list[float] = []
 
-    async def _written(self, last: int | None) -> int | None:
+    async def _write(self, last: int | None) -> int | None:
         began = time.perf_counter()
         try:
-            return await super()._written(last)
+            return await super()._write(last)
         finally:
             self.took_s.append(time.perf_counter() - began)
 
@@ -101,11 +101,11 @@ async def gateway(servers: Servers, path: Path) -> AsyncIterator[Leading]:
         leadership = await own.run(TimedLeadership.candidate(leasing, path.name, clock))
         assert isinstance(leadership, TimedLeadership)
         await own.run(leadership.acquire())
-        leases = await HostLeases.opened(connected, clock)
+        leases = await HostLeases.open(connected, clock)
         authority = Epochs(leadership, leases)
-        bucket = await connected.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
+        bucket = await connected.bucket(ACCEPTED_BUCKET, max_bytes=MAX_ACCEPTED_BYTES)
         async with (
-            beside(own.run(leadership.keep()), name="lease"),
+            beside(own.run(leadership.renew_until_lost()), name="lease"),
             GatewayJournal(bucket, lambda: leadership.is_held, path, clock) as journal,
             HostWorkers(connected, authority, SettlingServices(journal), clock, journal) as hosts,
         ):

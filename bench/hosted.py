@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from codebutler.cluster.membership import ClusterMembership, membership_in
+from codebutler.cluster.membership import ClusterMembership, membership_from_token
 from tests.seam import host
 
 
@@ -26,4 +26,4 @@ async def _run(membership: ClusterMembership) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(membership_in(sys.argv[1])))
+    asyncio.run(_run(membership_from_token(sys.argv[1])))

@@ -137,10 +137,10 @@ def trusted(
 ) -> tuple[Trust, dict[str, ClusterMembership]]:
     """What servers know from their start, and each member's credential."""
     now_s = int(time.time())
-    trust, members = authority.trust(now_s), {GATEWAY: authority.of_gateway(now_s)}
+    trust, members = authority.trust(now_s), {GATEWAY: authority.gateway_membership(now_s)}
     accounts = dict(trust.accounts)
     for host in hosts:
-        account, claims, members[host] = authority.invited(host, now_s)
+        account, claims, members[host] = authority.new_host_account(host, now_s)
         accounts[account] = claims
     return Trust(trust.operator, trust.system, accounts), members
 
@@ -170,7 +170,7 @@ class NatsCluster:
     @asynccontextmanager
     async def system(self) -> AsyncIterator[Client]:
         """A connection that may ask the servers how they are."""
-        authority = self.servers[0].authority.of_system(int(time.time()))
+        authority = self.servers[0].authority.system_membership(int(time.time()))
         known = replace(authority, servers=tuple(each.url for each in self.servers))
         async with connected_client(known, SystemClock()) as (client, _):
             yield client
@@ -218,7 +218,7 @@ async def whole(servers: NatsCluster, replicas: int = 3) -> None:
                 copies = await read_streams(connected._client)
                 said = await read_servers(system, SystemClock(), len(servers.servers))
                 if copies and not any(each.behind or each.replicas != replicas for each in copies):
-                    if len(said) == len(servers.servers) and not any(each.lacks for each in said):
+                    if len(said) == len(servers.servers) and not any(each.missing_data for each in said):
                         return
                 else:
                     await connected.streams.spread()

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 from codebutler.cluster.buckets import BusError, KeyBucket
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
-from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
+from codebutler.cluster.journal import MAX_ACCEPTED_BYTES, GatewayJournal
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership, LeaseLostError
-from codebutler.cluster.membership import TAKEN_BUCKET, stream_in
+from codebutler.cluster.membership import ACCEPTED_BUCKET, stream_in
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
@@ -90,9 +90,9 @@ class MortalGateway:
                 async with bus(self._servers) as connected:
                     leadership = await Leadership.candidate(connected, uuid4().hex, self._clock, self._ttl_s)
                     await leadership.acquire()
-                    async with beside(leadership.keep(), name="lease"):
-                        leases = await HostLeases.opened(connected, self._clock)
-                        bucket = await connected.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
+                    async with beside(leadership.renew_until_lost(), name="lease"):
+                        leases = await HostLeases.open(connected, self._clock)
+                        bucket = await connected.bucket(ACCEPTED_BUCKET, max_bytes=MAX_ACCEPTED_BYTES)
                         await self._lead(connected, Epochs(leadership, leases), bucket)
             except (LeaseLostError, BusError, StoreError):
                 continue

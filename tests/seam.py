@@ -10,9 +10,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from codebutler.cluster.gateway import HostWorkers
-from codebutler.cluster.host import HostLink, Local
+from codebutler.cluster.host import HostLink, LocalRepos
 from codebutler.cluster.leases import Epochs, HostLeases, Leadership, SharedNotes
-from codebutler.cluster.services import HostServices, Standing
+from codebutler.cluster.services import HeldLease, HostServices
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import SystemClock
 from codebutler.platform.tasks import beside, first_of
@@ -147,10 +147,10 @@ async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway
         leadership = await Leadership.candidate(connected, uuid4().hex, clock, ttl_s)
         async with asyncio.timeout(DEADLINE_S):
             await leadership.acquire()
-        authority = Epochs(leadership, await HostLeases.opened(connected, clock))
-        notes = await SharedNotes.opened(connected, leadership, clock)
+        authority = Epochs(leadership, await HostLeases.open(connected, clock))
+        notes = await SharedNotes.open(connected, leadership, clock)
         async with (
-            beside(leadership.keep(), name="keep"),
+            beside(leadership.renew_until_lost(), name="keep"),
             HostWorkers(connected, authority, services, clock, notes) as hosts,
         ):
             hosts.start()
@@ -161,7 +161,7 @@ async def gateway(server: Servers, ttl_s: float = 30.0) -> AsyncIterator[Gateway
 @dataclass
 class Host:
     spawner: StoringSpawner
-    standing: Standing
+    standing: HeldLease
     services: HostServices
     link: HostLink
     running: asyncio.Task[None]
@@ -177,7 +177,7 @@ async def host(
 ) -> AsyncIterator[Host]:
     """A process of that host. At its end it vanishes, and its workers with it. ``spawner``: with this disk."""
     clock, spawner = SystemClock(), spawner or StoringSpawner()
-    standing = Standing(name, uuid4().hex)
+    standing = HeldLease(name, uuid4().hex)
     recorded = RecordingServices()
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(bus(server, name))
@@ -187,7 +187,7 @@ async def host(
         supervisor = await stack.enter_async_context(Supervisor(shared))
         supervisor.start()
         link = HostLink(connected, standing, services, supervisor, _local, clock)
-        running = asyncio.create_task(first_of(link.run(), connected.refused()), name=f"host {name}")
+        running = asyncio.create_task(first_of(link.run(), connected.wait_refused()), name=f"host {name}")
         try:
             yield Host(spawner, standing, services, link, running)
         finally:
@@ -195,6 +195,6 @@ async def host(
             await asyncio.gather(running, return_exceptions=True)
 
 
-def _local(given: tuple[RepoSettings, ...]) -> Local:
+def _local(given: tuple[RepoSettings, ...]) -> LocalRepos:
     """Everything is here."""
-    return Local({each.name: each for each in given}, registered=HAS)
+    return LocalRepos({each.name: each for each in given}, registered=HAS)

@@ -23,11 +23,11 @@ from codebutler.cli.serve import need_cluster
 from codebutler.cluster.membership import (
     GATEWAY,
     HOST_NAME,
-    NAME,
+    MEMBERSHIP_FILE,
     is_host,
     is_loopback,
-    membership_in,
-    membership_of,
+    membership_from_token,
+    read_gateway_membership,
     read_membership,
     token_of,
     write_membership,
@@ -78,15 +78,14 @@ def create(
 ) -> None:
     """Create a cluster: its keys, this gateway's credential, and the configuration of its NATS servers."""
     need_cluster()
-    from codebutler.cluster.authority import NAME as AUTHORITY
-    from codebutler.cluster.authority import ClusterAuthority
+    from codebutler.cluster.authority import AUTHORITY_FILE, ClusterAuthority
     from codebutler.cluster.server import NatsFiles
 
     nodes = tuple(map(_node, server or [LOOPBACK]))
     if len(set(nodes)) != len(nodes) or len(nodes) not in (1, 3, 5):
         raise typer.BadParameter("--server: name one server, or 3 or 5 different ones")
     where = home().ensure()
-    for each in (NAME, AUTHORITY):
+    for each in (MEMBERSHIP_FILE, AUTHORITY_FILE):
         if (where.root / each).exists():
             raise ConfigError(f"{where.root / each} already exists: this home belongs to a cluster")
     client_pem = client_ca.read_bytes() if client_ca is not None else b""
@@ -97,17 +96,19 @@ def create(
     now_s = int(time.time())
     folders = files.write(authority.trust(now_s), directory, client_pem)
     with where.open() as opened:
-        opened.write(AUTHORITY, msgspec.json.format(msgspec.json.encode(authority), indent=2))
-    write_membership(where, authority.of_gateway(now_s))
+        opened.write(AUTHORITY_FILE, msgspec.json.format(msgspec.json.encode(authority), indent=2))
+    write_membership(where, authority.gateway_membership(now_s))
     for node, folder in zip(nodes, folders, strict=True):
         place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
         say(f"cd {folder} && nats-server -c nats.conf{place}")
     notice(
         "Next: start the servers like this, then `codebutler cluster invite HOST` for each machine. "
-        f"Keep {AUTHORITY} here."
+        f"Keep {AUTHORITY_FILE} here."
     )
     if client_pem:
-        notice(f"Set clientCertificate and clientKey in {where.root / NAME}: this gateway needs them too.")
+        notice(
+            f"Set clientCertificate and clientKey in {where.root / MEMBERSHIP_FILE}: this gateway needs them too."
+        )
 
 
 @app.command("copy")
@@ -116,10 +117,10 @@ def copy(
 ) -> None:
     """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
     need_cluster()
-    from codebutler.cluster.moving import copied
+    from codebutler.cluster.moving import copy_streams
 
-    before, now = membership_of(old), read_membership(home(), gateway=True)
-    found = asyncio.run(copied(before, now, SystemClock()))
+    before, now = read_gateway_membership(old), read_membership(home(), gateway=True)
+    found = asyncio.run(copy_streams(before, now, SystemClock()))
     count = sum(found.values())
     streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
     say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
@@ -178,7 +179,7 @@ async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
     from codebutler.cluster.authority import read_authority
     from codebutler.cluster.bus import Bus
     from codebutler.cluster.connection import PATIENCE_S, HostAccounts
-    from codebutler.cluster.moving import announced, emptied
+    from codebutler.cluster.moving import announce_removal, purge_host
 
     membership, clock = read_membership(where, gateway=True), SystemClock()
     async with HostAccounts.opened(read_authority(where), membership, clock) as accounts:
@@ -186,8 +187,8 @@ async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
             names = ", ".join(await accounts.hosts()) or "none"
             raise CodeButlerError(f"no host named {host} belongs to the cluster (hosts: {names})")
     async with Bus.connected(membership, clock, PATIENCE_S) as bus:
-        removed = await emptied(bus, host)
-        return removed, await announced(bus, removed)
+        removed = await purge_host(bus, host)
+        return removed, await announce_removal(bus, removed)
 
 
 def _check(host: str) -> None:
@@ -288,11 +289,11 @@ def join(
     """Join a cluster with the token that `codebutler cluster invite` printed at the gateway."""
     need_cluster()
     where = home()
-    if (where.root / NAME).exists() and not is_host(where):
+    if (where.root / MEMBERSHIP_FILE).exists() and not is_host(where):
         raise ConfigError(
             f"{where.root} is a gateway's home: a host needs another home (set CODEBUTLER_HOME)"
         )
-    membership = membership_in(token or _read_token())
+    membership = membership_from_token(token or _read_token())
     membership = replace(
         membership,
         client_certificate=str(certificate.resolve()) if certificate else "",

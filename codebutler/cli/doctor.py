@@ -33,7 +33,7 @@ from codebutler.cli.output import (
 from codebutler.cli.output import columns as terminal_columns
 from codebutler.cli.prompts import ask
 from codebutler.cli.serve import need_cluster
-from codebutler.cluster.membership import NAME
+from codebutler.cluster.membership import MEMBERSHIP_FILE
 from codebutler.config.programs import BASE, DOCKERFILE, RUNNER, TOOLS
 from codebutler.domain.errors import EXIT_USAGE, CodeButlerError, ConfigError
 from codebutler.protocol.messages import Finding, Level, fail
@@ -182,12 +182,12 @@ async def _examine(*, live: bool, shown: bool) -> tuple[list[Finding], list[Agen
 
 async def _cluster() -> AsyncIterator[Finding]:
     """The findings about the cluster that this home belongs to, if any."""
-    if not (home().root / NAME).exists():
+    if not (home().root / MEMBERSHIP_FILE).exists():
         return
     try:
         need_cluster()
     except ConfigError as error:
-        yield fail("cluster", NAME, str(error))
+        yield fail("cluster", MEMBERSHIP_FILE, str(error))
         return
     from codebutler.cluster.health import examine_cluster
     from codebutler.domain.clock import SystemClock

@@ -45,7 +45,7 @@ PATIENCE_S = 5.0
 """A shorter silence is not announced: the host may only be restarting."""
 TAKEN_S = 4.0
 """An event that was sent this long before its host was last heard from has normally been taken."""
-MOST_MARKS = 200
+MAX_MARKS = 200
 """The limit for each repository: chats allow few reactions a minute."""
 _OPERATIONS = UUID("0f5d7c51-6a3c-5c77-9b1e-2d8a4c1be05a")
 
@@ -63,14 +63,14 @@ class HostAbsence(Struct, frozen=True, kw_only=True):
     marked: tuple[MessageRef, ...] = ()
 
     @property
-    def begun(self) -> str:
+    def started_text(self) -> str:
         """When it began, for people."""
         return f"{self.since:%Y-%m-%d %H:%M} UTC" if self.since else ""
 
 
 class AbsenceNotices:
-    """``sent`` and ``heard`` report what happens, ``run`` posts notices about it. ``untaken`` finds how many events of
-    each repository a host has not taken; raises BusError."""
+    """``on_sent`` and ``on_heartbeat`` report what happens, ``run`` posts notices about it. ``untaken`` finds how many
+    events of each repository a host has not taken; raises BusError."""
 
     def __init__(
         self,
@@ -86,23 +86,23 @@ class AbsenceNotices:
         self._services = services
         self._clock = clock
         self._sent: defaultdict[str, list[tuple[float, RepoSettings, Event]]] = defaultdict(list)
-        self._kept: dict[str, Kept[HostAbsence]] = {}
+        self._notices: dict[str, Kept[HostAbsence]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._settled: set[str] = set()
         """Repositories without notices, or whose notices are being settled."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
-    def sent(self, repo: RepoSettings, event: Event) -> None:
+    def on_sent(self, repo: RepoSettings, event: Event) -> None:
         """The event is on its way to the repository's host."""
         self._sent[host_in(repo.path)].append((self._clock.boottime(), repo, event))
 
-    async def recognised(self, repo: RepoSettings, event: Event) -> Event:
+    async def reclassify(self, repo: RepoSettings, event: Event) -> Event:
         """The event as it should be sent. A message from the chat's history with our ⏳, or our line in its thread, has
         only waited for its host: nobody has worked on it."""
         if not isinstance(event, MessagePosted) or event.handled != "maybe":
             return event
         try:
-            absence = await self._of(repo).open()
+            absence = await self._notices_of(repo).open()
         except StoreError:
             return event
         if event.ref not in absence.marked and event.root not in absence.lines:
@@ -110,7 +110,7 @@ class AbsenceNotices:
         now = self._clock.now()
         return dated(replace(event, handled="no"), now, now, repo.config.catch_up.max_age_hours)
 
-    def heard(self, host: str, repos: Iterable[RepoSettings]) -> None:
+    def on_heartbeat(self, host: str, repos: Iterable[RepoSettings]) -> None:
         """The host has reported, and serves ``repos``."""
         now_s = self._clock.boottime()
         if (sent := self._sent.pop(host, None)) and (
@@ -128,12 +128,12 @@ class AbsenceNotices:
             while True:
                 for host in list(self._sent):
                     if self._hosts.is_away(host) and self._hosts.silent_s(host) >= PATIENCE_S:
-                        await self._look(host)
+                        await self._announce_absence(host)
                 await self._clock.sleep(LOOK_S)
         finally:
             await self._tasks.close(0)
 
-    async def _look(self, host: str) -> None:
+    async def _announce_absence(self, host: str) -> None:
         """Post notices for the events that the host has not taken. They are the latest ones sent, since the stream
         keeps their order."""
         sent = self._sent.pop(host)
@@ -149,60 +149,64 @@ class AbsenceNotices:
                 untaken[repo.name] -= 1
                 waiting.append((repo, event))
         for repo, event in reversed(waiting):
-            self._tasks.start(self._tell(repo, event, since), name=f"absence of {host}")
+            self._tasks.start(self._announce(repo, event, since), name=f"absence of {host}")
 
-    async def _tell(self, repo: RepoSettings, event: Event, since: datetime) -> None:
+    async def _announce(self, repo: RepoSettings, event: Event, since: datetime) -> None:
         """Mark each message once, and post once in each thread; one at a time in each repository."""
-        if (place := _place(event)) is None:
+        if (place := _notice_thread(event)) is None:
             return
         async with self._locks[repo.name]:
             self._settled.discard(repo.name)
-            kept, ref = self._of(repo), event.ref if isinstance(event, MessagePosted) else NOWHERE
+            notices, ref = self._notices_of(repo), event.ref if isinstance(event, MessagePosted) else NOWHERE
             try:
-                before = await kept.open()
-                await kept.change(lambda absence: _told(absence, host_in(repo.path), since, place, ref))
+                before = await notices.open()
+                await notices.change(
+                    lambda absence: _with_notice(absence, host_in(repo.path), since, place, ref)
+                )
             except StoreError as error:
                 log.warning("could not post that %s is waiting for its host: %s", repo.name, error)
                 return
-            if ref in kept.value.marked and ref not in before.marked:
-                await self._do(repo, f"{kept.value.begun} {ref}", React(target=ref, mark="queued"))
+            if ref in notices.value.marked and ref not in before.marked:
+                await self._send(
+                    repo, f"{notices.value.started_text} {ref}", React(target=ref, mark="queued")
+                )
             if place not in before.lines:
-                await self._post(repo, kept, place, unsure=False)
+                await self._post(repo, notices, place, unsure=False)
 
     async def _post(
-        self, repo: RepoSettings, kept: Kept[HostAbsence], place: MessageRef, *, unsure: bool
+        self, repo: RepoSettings, notices: Kept[HostAbsence], place: MessageRef, *, unsure: bool
     ) -> MessageRef:
-        absence = kept.value
+        absence = notices.value
         host = plain(absence.host)
-        text = f"⏳ Its host {host} has been away since {absence.begun}. This message waits until it is back."
+        text = f"⏳ Its host {host} has been away since {absence.started_text}. This message waits until it is back."
         line = Post(message=said(text), thread=place or None)
-        ref = await self._do(repo, f"{absence.begun} line {place}", line, unsure=unsure)
+        ref = await self._send(repo, f"{absence.started_text} line {place}", line, unsure=unsure)
         if ref:
-            await kept.change(lambda absence: replace(absence, lines={**absence.lines, place: ref}))
+            await notices.change(lambda absence: replace(absence, lines={**absence.lines, place: ref}))
         return ref
 
     async def _settle(self, repo: RepoSettings) -> None:
         """The host is back: remove the marks, and say in each line how long it was away."""
         async with self._locks[repo.name]:
             try:
-                kept = self._of(repo)
-                absence = await kept.open()
+                notices = self._notices_of(repo)
+                absence = await notices.open()
                 until = f"{self._clock.now():%Y-%m-%d %H:%M} UTC"
-                text = f"Its host {plain(absence.host)} was away from {absence.begun} until {until}."
+                text = f"Its host {plain(absence.host)} was away from {absence.started_text} until {until}."
                 for ref in absence.marked:
                     mark = React(target=ref, mark="queued", remove=True)
-                    await self._do(repo, f"{absence.begun} {ref} off", mark)
+                    await self._send(repo, f"{absence.started_text} {ref} off", mark)
                 for place, known in absence.lines.items():
-                    line = known or await self._post(repo, kept, place, unsure=True)
-                    await self._do(
-                        repo, f"{absence.begun} end {place}", Update(target=line, message=said(text))
+                    line = known or await self._post(repo, notices, place, unsure=True)
+                    await self._send(
+                        repo, f"{absence.started_text} end {place}", Update(target=line, message=said(text))
                     )
-                await kept.change(lambda _: HostAbsence())
+                await notices.change(lambda _: HostAbsence())
             except StoreError as error:
                 log.warning("the end of an absence will be announced later: %s", error)
                 self._settled.discard(repo.name)
 
-    async def _do(
+    async def _send(
         self, repo: RepoSettings, key: str, operation: Operation, *, unsure: bool = False
     ) -> MessageRef:
         """Returns the message's ref; NOWHERE if the chat refuses the operation: the message may be gone."""
@@ -213,11 +217,13 @@ class AbsenceNotices:
             log.info("could not post in %s that its host is away: %s", repo.name, error)
             return NOWHERE
 
-    def _of(self, repo: RepoSettings) -> Kept[HostAbsence]:
-        return self._kept.setdefault(repo.name, Kept(self._notes, f"absence of {repo.name}", HostAbsence()))
+    def _notices_of(self, repo: RepoSettings) -> Kept[HostAbsence]:
+        return self._notices.setdefault(
+            repo.name, Kept(self._notes, f"absence of {repo.name}", HostAbsence())
+        )
 
 
-def _place(event: Event) -> MessageRef | None:
+def _notice_thread(event: Event) -> MessageRef | None:
     """The thread for the notice, NOWHERE for the channel itself; None if nobody waits for an answer."""
     match event:
         case MessagePosted(root=root):
@@ -229,12 +235,12 @@ def _place(event: Event) -> MessageRef | None:
     return None
 
 
-def _told(
+def _with_notice(
     absence: HostAbsence, host: str, since: datetime, place: MessageRef, ref: MessageRef
 ) -> HostAbsence:
     if absence.since is None:
         absence = HostAbsence(host=host, since=since)
     marked = absence.marked
-    if ref and ref not in marked and len(marked) < MOST_MARKS:
+    if ref and ref not in marked and len(marked) < MAX_MARKS:
         marked = (*marked, ref)
     return replace(absence, lines={place: NOWHERE, **absence.lines}, marked=marked)

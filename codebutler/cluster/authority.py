@@ -30,7 +30,7 @@ HOST_CONNECTIONS = 16
 """One is in use; the others allow for lost connections that a server has not noticed yet."""
 HOST_SUBSCRIPTIONS = 4096
 REMOVED = "removed"
-STREAMED = "$JS.API."
+STREAM_ANSWERED = "$JS.API."
 """A request to these subjects has several answers."""
 
 
@@ -96,32 +96,20 @@ def host_claims(operator: Key, gateway: str, host: Key, name: str, now_s: int) -
     return _signed(operator, host.public, name, account, now_s)
 
 
-def removed_claims(operator: Key, host: str, name: str, now_s: int) -> str:
-    """The claims that replace a removed host's account for ever: a server that was down learns of them, whereas it
-    would bring back an account that was only deleted. ``host``: the public key."""
-    account = {
-        "type": "account",
-        "limits": _limits() | {"conn": 0, "subs": 0, "leaf": 0},
-        "revocations": {"*": now_s},
-        "tags": [REMOVED],
-    }
-    return _signed(operator, host, name, account, now_s)
-
-
 def user_claims(account: Key, user: Key, name: str, now_s: int, expires_s: int | None = None) -> str:
     """The one user of an account."""
     limits = {"type": "user", "subs": UNLIMITED, "data": UNLIMITED, "payload": UNLIMITED}
     return _signed(account, user.public, name, limits, now_s, expires_s)
 
 
-def said_in(claims: str) -> dict[str, Any]:
+def decode_claims(claims: str) -> dict[str, Any]:
     """The content of signed claims; the server checks the signature. {} for anything else."""
     try:
         body = claims.split(".")[1]
-        said = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        content = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     except (IndexError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _limits() -> dict[str, object]:
@@ -130,7 +118,7 @@ def _limits() -> dict[str, object]:
 
 
 def _service(subject: str) -> dict[str, object]:
-    answers = {"response_type": "Stream"} if subject.startswith(STREAMED) else {}
+    answers = {"response_type": "Stream"} if subject.startswith(STREAM_ANSWERED) else {}
     return {"name": subject, "subject": subject, "type": "service", **answers}
 
 
@@ -162,7 +150,7 @@ def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-NAME = "cluster-authority.json"
+AUTHORITY_FILE = "cluster-authority.json"
 SYSTEM = "system"
 SYSTEM_S = 300
 """How long a credential that may change accounts is valid: long enough for one command."""
@@ -201,30 +189,39 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         own = {"type": "operator", "system_account": system.public}
         return Trust(_signed(operator, operator.public, "codebutler", own, now_s), system.public, accounts)
 
-    def of_gateway(self, now_s: int) -> ClusterMembership:
+    def gateway_membership(self, now_s: int) -> ClusterMembership:
         """The gateway's own credential."""
-        return self._member(Key(self.gateway), GATEWAY, now_s)
+        return self._new_user(Key(self.gateway), GATEWAY, now_s)
 
-    def of_system(self, now_s: int) -> ClusterMembership:
+    def system_membership(self, now_s: int) -> ClusterMembership:
         """A credential that may change accounts for a few minutes."""
-        return self._member(Key(self.system), SYSTEM, now_s, now_s + SYSTEM_S)
+        return self._new_user(Key(self.system), SYSTEM, now_s, now_s + SYSTEM_S)
 
-    def invited(self, host: str, now_s: int) -> tuple[str, str, ClusterMembership]:
+    def new_host_account(self, host: str, now_s: int) -> tuple[str, str, ClusterMembership]:
         """(public key of a new account, its claims, the credential of its only user). The account's own key is
         forgotten, so nobody can make another user of it."""
         account = Key.new("account")
         operator, _, gateway = self._keys()
         claims = host_claims(operator, gateway.public, account, host, now_s)
-        return account.public, claims, self._member(account, host, now_s)
+        return account.public, claims, self._new_user(account, host, now_s)
 
-    def removed(self, account: str, host: str, now_s: int) -> str:
-        """The claims that end the account with that public key."""
-        return removed_claims(Key(self.operator), account, host, now_s)
+    def removal_claims(self, account: str, host: str, now_s: int) -> str:
+        """The claims that replace a removed host's account, by its public key, for ever: a server that was down learns
+        of them, whereas it would bring back an account that was only deleted."""
+        ended = {
+            "type": "account",
+            "limits": _limits() | {"conn": 0, "subs": 0, "leaf": 0},
+            "revocations": {"*": now_s},
+            "tags": [REMOVED],
+        }
+        return _signed(Key(self.operator), account, host, ended, now_s)
 
     def _keys(self) -> tuple[Key, Key, Key]:
         return Key(self.operator), Key(self.system), Key(self.gateway)
 
-    def _member(self, account: Key, name: str, now_s: int, expires_s: int | None = None) -> ClusterMembership:
+    def _new_user(
+        self, account: Key, name: str, now_s: int, expires_s: int | None = None
+    ) -> ClusterMembership:
         user = Key.new("user")
         return ClusterMembership(
             servers=self.servers,
@@ -237,11 +234,11 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def read_authority(home: Home) -> ClusterAuthority:
     """The authority in this home. Raises ConfigError, with a line that says what to do."""
-    source = home.root / NAME
+    source = home.root / AUTHORITY_FILE
     data = None
     if home.root.is_dir():
         with home.open() as directory:
-            data = directory.read(NAME)
+            data = directory.read(AUTHORITY_FILE)
     if data is None:
         raise ConfigError(
             f"{source} does not exist: run this at the gateway, after `codebutler cluster create`"

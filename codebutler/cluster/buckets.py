@@ -22,7 +22,7 @@ from nats.js.errors import (
 )
 from nats.js.kv import KeyValue
 
-from codebutler.cluster.membership import SAFE
+from codebutler.cluster.membership import USUAL_REPLICAS
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 
@@ -48,7 +48,7 @@ async def cancellable(work: Awaitable[T]) -> T:
             raise asyncio.CancelledError
 
 
-async def done(work: Awaitable[T], *passed: type[Exception]) -> T:
+async def bus_call(work: Awaitable[T], *passed: type[Exception]) -> T:
     """The result of ``work``. Raises BusError instead of the library's errors, but for those that are ``passed``."""
     try:
         return await cancellable(work)
@@ -58,12 +58,12 @@ async def done(work: Awaitable[T], *passed: type[Exception]) -> T:
         raise BusError(str(error)) from error
 
 
-async def answered(clock: Clock, work: Callable[[], Awaitable[T]], again_s: float = 1.0) -> T:
+async def retry_until_answered(clock: Clock, work: Callable[[], Awaitable[T]], retry_s: float = 1.0) -> T:
     """The result of ``work``, which is repeated until NATS answers."""
     while True:
         with contextlib.suppress(BusError):
             return await work()
-        await clock.sleep(again_s)
+        await clock.sleep(retry_s)
 
 
 class KeyBucket:
@@ -75,18 +75,18 @@ class KeyBucket:
     async def get(self, key: str) -> tuple[str, int] | None:
         """(value, revision); None if there is none."""
         try:
-            entry = await done(self._store.get(key), KeyNotFoundError, KeyDeletedError)
+            entry = await bus_call(self._store.get(key), KeyNotFoundError, KeyDeletedError)
         except (KeyNotFoundError, KeyDeletedError):
             return None
         return (entry.value or b"").decode(), entry.revision or 0
 
-    async def put(self, key: str, value: str, last: int | None) -> int | None:
+    async def put_if_latest(self, key: str, value: str, last: int | None) -> int | None:
         """Store a value; returns its revision, None if ``last`` is not the latest one (``last`` None: there is no value
         yet)."""
         try:
             if last is None:
-                return await done(self._store.create(key, value.encode()), KeyWrongLastSequenceError)
-            return await done(self._store.update(key, value.encode(), last), KeyWrongLastSequenceError)
+                return await bus_call(self._store.create(key, value.encode()), KeyWrongLastSequenceError)
+            return await bus_call(self._store.update(key, value.encode(), last), KeyWrongLastSequenceError)
         except KeyWrongLastSequenceError:
             return None
 
@@ -95,20 +95,20 @@ class KeyBucket:
         with contextlib.suppress(NatsError, OSError):
             await cancellable(self._store.delete(key, last))
 
-    async def begin(self, key: str, value: str) -> bool:
+    async def create(self, key: str, value: str) -> bool:
         """Store the first value of a key. False if there is a value, if one ended so recently that its end is still
-        remembered, or if one is just being written: ``begun`` tells which."""
+        remembered, or if one is just being written: ``existing_value`` tells which."""
         try:
-            await done(self._store.update(key, value.encode(), 0), KeyWrongLastSequenceError)
+            await bus_call(self._store.update(key, value.encode(), 0), KeyWrongLastSequenceError)
         except KeyWrongLastSequenceError:
             return False
         return True
 
-    async def begun(self, key: str) -> str | None:
-        """The value that made ``begin`` return False; None if it has ended. Raises BusError while it is still being
+    async def existing_value(self, key: str) -> str | None:
+        """The value that made ``create`` return False; None if it has ended. Raises BusError while it is still being
         written, because too few servers have it to know whether it will last."""
         try:
-            entry = await done(self._store.get(key), KeyNotFoundError)
+            entry = await bus_call(self._store.get(key), KeyNotFoundError)
         except KeyNotFoundError as error:
             if error.op is None:
                 raise BusError("not on enough servers yet") from error
@@ -117,11 +117,11 @@ class KeyBucket:
 
     async def set(self, key: str, value: str) -> int:
         """Store a value whatever the present one is; returns the new revision."""
-        return await done(self._store.put(key, value.encode()))
+        return await bus_call(self._store.put(key, value.encode()))
 
-    async def end(self, key: str, known_s: float) -> None:
-        """End the value; for ``known_s`` seconds ``begin`` accepts no other."""
-        await done(self._store.purge(key, msg_ttl=known_s))
+    async def purge(self, key: str, known_s: float) -> None:
+        """End the value; for ``known_s`` seconds ``create`` accepts no other."""
+        await bus_call(self._store.purge(key, msg_ttl=known_s))
 
     async def all(self, after: int) -> dict[str, str]:
         """All values in the order they were written, including everything up to the revision ``after``: a replica that
@@ -151,11 +151,11 @@ class KeyBucket:
         return found
 
 
-TOO_MANY = (10005, 10023, 10074)
+TOO_FEW_SERVERS = (10005, 10023, 10074)
 """The server's error codes for: no suitable peers, no room on them, no replicas without a cluster."""
-STREAM_IS_OTHERWISE = 10058
+STREAM_CONFIG_DIFFERS = 10058
 """The error code for an existing stream with another configuration."""
-OURS = ("CB_", "KV_CB_")
+OWN_PREFIXES = ("CB_", "KV_CB_")
 
 log = logging.getLogger("codebutler.cluster")
 
@@ -166,49 +166,49 @@ class JetStreams:
 
     def __init__(self, jetstream: JetStreamContext, replicas: int) -> None:
         self._jetstream = jetstream
-        self._choices = (replicas,) if replicas else (SAFE, 1)
+        self._choices = (replicas,) if replicas else (USUAL_REPLICAS, 1)
 
     async def ensure(self, config: api.StreamConfig) -> None:
         """Create the stream unless it exists with this configuration. Raises NatsError."""
-        await self._on_many(lambda replicas: self._ensured(config, replicas))
+        await self._create_replicated(lambda replicas: self._create_or_update(config, replicas))
 
-    async def _ensured(self, config: api.StreamConfig, replicas: int) -> None:
+    async def _create_or_update(self, config: api.StreamConfig, replicas: int) -> None:
         try:
             await self._jetstream.add_stream(config.evolve(num_replicas=replicas))
         except APIError as error:
-            if error.err_code != STREAM_IS_OTHERWISE:
+            if error.err_code != STREAM_CONFIG_DIFFERS:
                 raise
-            there = await self._jetstream.stream_info(config.name or "")
-            most = max(replicas, there.config.num_replicas or 1)
-            await self._jetstream.update_stream(config.evolve(num_replicas=most))
+            existing = await self._jetstream.stream_info(config.name or "")
+            copies = max(replicas, existing.config.num_replicas or 1)
+            await self._jetstream.update_stream(config.evolve(num_replicas=copies))
 
     async def bucket(self, config: api.KeyValueConfig) -> None:
         """Create the bucket unless it exists. Raises NatsError."""
         with contextlib.suppress(NotFoundError):
             await self._jetstream.key_value(config.bucket)
             return
-        await self._on_many(
+        await self._create_replicated(
             lambda replicas: self._jetstream.create_key_value(config.evolve(replicas=replicas))
         )
 
-    async def _on_many(self, create: Callable[[int], Awaitable[object]]) -> None:
+    async def _create_replicated(self, create: Callable[[int], Awaitable[object]]) -> None:
         """Create it on as many servers as there are. Raises NatsError."""
         for replicas in self._choices:
             try:
                 await create(replicas)
             except APIError as error:
-                if error.err_code not in TOO_MANY or replicas == self._choices[-1]:
+                if error.err_code not in TOO_FEW_SERVERS or replicas == self._choices[-1]:
                     raise
             else:
                 return
 
-    async def reach(self, buckets: Sequence[str]) -> None:
+    async def ping_leaders(self, buckets: Sequence[str]) -> None:
         """Return once whoever leads each of them has answered. Raises BusError, after some seconds."""
-        await asyncio.gather(*map(self._reach, buckets))
+        await asyncio.gather(*map(self._ping_leader, buckets))
 
-    async def _reach(self, bucket: str) -> None:
+    async def _ping_leader(self, bucket: str) -> None:
         with contextlib.suppress(NotFoundError):
-            await done(self._jetstream.stream_info(f"KV_{bucket}"), NotFoundError)
+            await bus_call(self._jetstream.stream_info(f"KV_{bucket}"), NotFoundError)
 
     async def spread(self) -> int:
         """Spread streams that are on fewer servers than possible; returns how many there were. Raises BusError."""
@@ -218,9 +218,9 @@ class JetStreams:
                 continue
             try:
                 wider = info.config.evolve(num_replicas=self._choices[0])
-                await done(self._jetstream.update_stream(wider), APIError)
+                await bus_call(self._jetstream.update_stream(wider), APIError)
             except APIError as error:
-                if error.err_code not in TOO_MANY:
+                if error.err_code not in TOO_FEW_SERVERS:
                     log.warning("cannot keep %s on %d servers: %s", info.config.name, self._choices[0], error)
             else:
                 moved += 1
@@ -228,6 +228,6 @@ class JetStreams:
 
     async def _all(self) -> list[api.StreamInfo]:
         found: list[api.StreamInfo] = []
-        while page := await done(self._jetstream.streams_info(len(found))):
+        while page := await bus_call(self._jetstream.streams_info(len(found))):
             found.extend(page)
-        return [info for info in found if (info.config.name or "").startswith(OURS)]
+        return [info for info in found if (info.config.name or "").startswith(OWN_PREFIXES)]

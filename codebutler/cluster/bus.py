@@ -24,20 +24,20 @@ from nats.errors import NoRespondersError
 from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
-from codebutler.cluster.buckets import BusError, JetStreams, KeyBucket, cancellable, done
+from codebutler.cluster.buckets import BusError, JetStreams, KeyBucket, bus_call, cancellable
 from codebutler.cluster.connection import (
     ANSWER_S,
-    LEFT_OUT_S,
+    BLOCK_S,
     LONGEST_RETRY_S,
     PART_BYTES,
     BodyParts,
-    Floods,
+    FloodGuard,
     Rejections,
     connected_client,
-    pieces_of,
+    split_body,
 )
-from codebutler.cluster.membership import ClusterMembership, answers_of
-from codebutler.cluster.server import objection
+from codebutler.cluster.membership import ClusterMembership, answer_subject
+from codebutler.cluster.server import server_problem
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
 from codebutler.platform.tasks import beside, wait_for
@@ -60,12 +60,12 @@ log = logging.getLogger("codebutler.cluster")
 
 
 @dataclass
-class Delivered:
-    """A message to be acknowledged; ``seq`` is its place in the stream. ``again``: it was delivered before."""
+class DeliveredMessage:
+    """A message to be acknowledged; ``seq`` is its place in the stream. ``is_redelivery``: it was delivered before."""
 
     body: bytes
     seq: int
-    again: bool
+    is_redelivery: bool
     messages: list[Msg] = field(repr=False)
 
     async def ack(self) -> None:
@@ -74,7 +74,7 @@ class Delivered:
             with contextlib.suppress(NatsError):
                 await cancellable(message.ack_sync(timeout=ANSWER_S))
 
-    async def working(self) -> None:
+    async def keep_claimed(self) -> None:
         """Until cancelled, tell the server that it is being worked on, so that nobody else gets it."""
         while True:
             await asyncio.sleep(WORKING_S)
@@ -86,12 +86,12 @@ class Delivered:
 class Bus:
     """One connection, which reconnects automatically. Create it with ``connected``."""
 
-    def __init__(self, client: Client, refusals: Rejections, clock: Clock, replicas: int) -> None:
+    def __init__(self, client: Client, rejections: Rejections, clock: Clock, replicas: int) -> None:
         self._client = client
-        self._refusals = refusals
+        self._rejections = rejections
         self._jetstream: JetStreamContext = client.jetstream(timeout=ANSWER_S)
         self.clock = clock
-        self._moved_s = 0.0
+        self._reconnected_s = 0.0
         self.streams = JetStreams(self._jetstream, replicas)
 
     @classmethod
@@ -101,29 +101,29 @@ class Bus:
     ) -> AsyncIterator[Bus]:
         """Waits until a server answers. Raises ConfigError if it refuses us or cannot be used, CodeButlerError after
         ``patience_s``."""
-        async with connected_client(membership, clock, patience_s) as (client, refusals):
+        async with connected_client(membership, clock, patience_s) as (client, rejections):
             version = client.connected_server_version
-            if why := objection((version.major, version.minor, version.patch), client.max_payload):
+            if why := server_problem((version.major, version.minor, version.patch), client.max_payload):
                 raise ConfigError(why)
-            yield cls(client, refusals, clock, membership.replicas)
+            yield cls(client, rejections, clock, membership.replicas)
 
-    async def refused(self) -> None:
+    async def wait_refused(self) -> None:
         """Wait until the servers refuse us for good. Always raises ConfigError."""
-        while not self._refusals.final.is_set() and not self._client.is_closed:
+        while not self._rejections.final.is_set() and not self._client.is_closed:
             # nats-py does not report that it has given up if sending its remaining data fails.
-            await wait_for(self.clock, self._refusals.final, LONGEST_RETRY_S)
-        raise self._refusals.error
+            await wait_for(self.clock, self._rejections.final, LONGEST_RETRY_S)
+        raise self._rejections.error
 
     async def reconnect(self) -> None:
         """Connect to another server: the present one may be cut off from the others."""
-        self._moved_s = self.clock.monotonic()
+        self._reconnected_s = self.clock.monotonic()
         if self._client.is_connected:
             log.warning("NATS: no answer, trying another server")
             await self._client.force_reconnect()
 
-    async def _unreached(self, since_s: float) -> None:
+    async def _reconnect_if_unanswered(self, since_s: float) -> None:
         """Nobody has done what we asked for since then."""
-        if self.clock.monotonic() - max(since_s, self._moved_s) >= UNREACHED_S:
+        if self.clock.monotonic() - max(since_s, self._reconnected_s) >= UNREACHED_S:
             await self.reconnect()
 
     # What is kept: streams
@@ -160,7 +160,7 @@ class Bus:
         limit_bytes = MAX_BODY_BYTES if in_parts else self._client.max_payload - HEADER_BYTES
         if len(body) > limit_bytes:
             raise FrameTooLargeError(f"a message of {len(body)} bytes exceeds the limit of {limit_bytes}")
-        for number, (piece, named) in enumerate(pieces_of(body, PART_BYTES if in_parts else limit_bytes)):
+        for number, (piece, named) in enumerate(split_body(body, PART_BYTES if in_parts else limit_bytes)):
             headers = {api.Header.MSG_ID.value: f"{message_id}/{number}", **named}
             await self._until_done(partial(self._jetstream.publish, subject, piece, headers=headers))
 
@@ -174,13 +174,15 @@ class Bus:
                 if self._client.is_closed:
                     raise BusError("the connection to NATS is closed") from error
                 log.warning("NATS: %s; trying again", error or type(error).__name__)
-                await self._unreached(since_s)
+                await self._reconnect_if_unanswered(since_s)
                 await self.clock.sleep(wait_s)
                 wait_s = min(LONGEST_RETRY_S, wait_s * 2)
             else:
                 return
 
-    async def consume(self, stream: str, consumer: str, at_once: int = 1) -> AsyncGenerator[Delivered, None]:
+    async def consume(
+        self, stream: str, consumer: str, at_once: int = 1
+    ) -> AsyncGenerator[DeliveredMessage, None]:
         """The durable consumer's messages, for ever; those that are not acknowledged come again."""
         parts, wait_s, answered_s = BodyParts(), RETRY_S, inf
         subscription = await cancellable(self._jetstream.pull_subscribe_bind(consumer, stream))
@@ -198,22 +200,26 @@ class Bus:
                         continue
                     if not isinstance(error, ServiceUnavailableError):
                         log.warning("NATS: %s; trying again", error or type(error).__name__)
-                    await self._unreached(answered_s)
+                    await self._reconnect_if_unanswered(answered_s)
                     await self.clock.sleep(wait_s)
                     wait_s = min(LONGEST_RETRY_S, wait_s * 2)
                     continue
                 wait_s, answered_s = RETRY_S, self.clock.monotonic()
                 for message in messages:
-                    if whole := parts.whole(message):
-                        yield _delivered(whole)
+                    if whole := parts.add(message):
+                        last = whole[-1].metadata
+                        body = b"".join(each.data for each in whole)
+                        yield DeliveredMessage(body, last.sequence.stream, last.num_delivered > 1, whole)
         finally:
             with contextlib.suppress(NatsError):
                 await subscription.unsubscribe()
 
-    async def counts(self, stream: str, subjects: str) -> Mapping[str, int]:
+    async def message_counts(self, stream: str, subjects: str) -> Mapping[str, int]:
         """How many messages the stream has, by subject. Raises BusError."""
         try:
-            info = await done(self._jetstream.stream_info(stream, subjects_filter=subjects), NotFoundError)
+            info = await bus_call(
+                self._jetstream.stream_info(stream, subjects_filter=subjects), NotFoundError
+            )
         except NotFoundError:
             return {}
         return info.state.subjects or {}
@@ -221,49 +227,49 @@ class Bus:
     async def purge(self, stream: str) -> None:
         """Delete all its messages, if the stream exists. Raises BusError."""
         with contextlib.suppress(NotFoundError):
-            await done(self._jetstream.purge_stream(stream), NotFoundError)
+            await bus_call(self._jetstream.purge_stream(stream), NotFoundError)
 
-    async def first(self, stream: str, subject: str) -> tuple[int, bytes] | None:
+    async def oldest_message(self, stream: str, subject: str) -> tuple[int, bytes] | None:
         """(place, body) of the oldest message that is not acknowledged; None if there is none. Raises BusError."""
         try:
             getting = self._jetstream.get_msg(stream, seq=1, subject=subject, next=True)
-            found = await done(getting, NotFoundError)
+            found = await bus_call(getting, NotFoundError)
         except NotFoundError:
             return None
         return found.seq or 0, found.data or b""
 
-    async def drop(self, stream: str, seq: int) -> None:
+    async def delete_message(self, stream: str, seq: int) -> None:
         """Delete one message. Raises BusError."""
         with contextlib.suppress(NotFoundError):
-            await done(self._jetstream.delete_msg(stream, seq), NotFoundError)
+            await bus_call(self._jetstream.delete_msg(stream, seq), NotFoundError)
 
-    async def handed_out(self, stream: str, consumer: str) -> int:
+    async def last_delivered(self, stream: str, consumer: str) -> int:
         """The place of the latest message that the consumer has handed out; 0 if there is none, or no such consumer.
         Raises BusError."""
         try:
-            info = await done(self._jetstream.consumer_info(stream, consumer), NotFoundError)
+            info = await bus_call(self._jetstream.consumer_info(stream, consumer), NotFoundError)
         except NotFoundError:
             return 0
         return info.delivered.stream_seq if info.delivered else 0
 
-    async def drop_consumer(self, stream: str, consumer: str) -> None:
+    async def delete_consumer(self, stream: str, consumer: str) -> None:
         """Delete the consumer, if it exists. Raises BusError."""
         with contextlib.suppress(NotFoundError):
-            await done(self._jetstream.delete_consumer(stream, consumer), NotFoundError)
+            await bus_call(self._jetstream.delete_consumer(stream, consumer), NotFoundError)
 
     # What is not kept: questions, orders, news
 
-    async def tell(self, subject: str, body: bytes) -> None:
+    async def broadcast(self, subject: str, body: bytes) -> None:
         """Publish it to those who listen now."""
         with contextlib.suppress(NatsError):
             await cancellable(self._client.publish(subject, body))
 
     async def ask(self, subject: str, body: bytes, timeout_s: float = ANSWER_S) -> bytes:
         """The answer. Raises BusError if none comes."""
-        answers = answers_of(subject, uuid4().hex)
+        answers = answer_subject(subject, uuid4().hex)
         if answers:
-            return await done(self._ask_across(subject, body, answers, timeout_s))
-        return (await done(self._client.request(subject, body, timeout=timeout_s))).data
+            return await bus_call(self._ask_across(subject, body, answers, timeout_s))
+        return (await bus_call(self._client.request(subject, body, timeout=timeout_s))).data
 
     async def _ask_across(self, subject: str, body: bytes, answers: str, timeout_s: float) -> bytes:
         """Ask a host: it cannot answer to our own inbox, so it answers to ``answers``."""
@@ -282,20 +288,20 @@ class Bus:
     async def listening(
         self,
         subject: str,
-        heard: Callable[[str, bytes], Awaitable[bytes | None]],
-        floods: Floods | None = None,
+        handler: Callable[[str, bytes], Awaitable[bytes | None]],
+        floods: FloodGuard | None = None,
     ) -> AsyncIterator[None]:
-        """Call ``heard`` with the subject and the body of each message, several at once; it returns the answer.
+        """Call ``handler`` with the subject and the body of each message, several at once; it returns the answer.
         ``floods`` says which senders to leave out."""
         tasks: set[asyncio.Task[None]] = set()
 
         async def answer(message: Msg) -> None:
-            answered = await heard(message.subject, message.data)
-            if answered is not None and message.reply:
+            reply = await handler(message.subject, message.data)
+            if reply is not None and message.reply:
                 with contextlib.suppress(NatsError):
-                    await cancellable(self._client.publish(message.reply, answered))
+                    await cancellable(self._client.publish(message.reply, reply))
 
-        async def taken(message: Msg) -> None:
+        async def on_message(message: Msg) -> None:
             now_s = self.clock.monotonic()
             if floods is not None and not floods.admits(message.subject, len(message.data), now_s):
                 return
@@ -303,13 +309,15 @@ class Bus:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        subscriptions = Subscriptions(self._client, taken)
+        subscriptions = Subscriptions(self._client, on_message)
         await subscriptions.replace([subject])
         try:
             if floods is None:
                 yield
             else:
-                async with beside(self._leave_out(subject, subscriptions, floods), name=f"floods:{subject}"):
+                async with beside(
+                    self._block_floods(subject, subscriptions, floods), name=f"floods:{subject}"
+                ):
                     yield
         finally:
             with contextlib.suppress(NatsError):
@@ -318,17 +326,17 @@ class Bus:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _leave_out(self, subject: str, subscriptions: Subscriptions, floods: Floods) -> None:
+    async def _block_floods(self, subject: str, subscriptions: Subscriptions, floods: FloodGuard) -> None:
         """Until cancelled, unsubscribe from senders that are left out: the server does not send us their messages, so
         they cost us nothing."""
         while True:
-            await floods.begun.wait()
-            while floods.begun.is_set():
-                others = floods.others()
-                log.warning(FLOOD.format(LEFT_OUT_S, ", ".join(floods.left_out)))
+            await floods.has_new_blocks.wait()
+            while floods.has_new_blocks.is_set():
+                others = floods.take_allowed()
+                log.warning(FLOOD.format(BLOCK_S, ", ".join(floods.blocked)))
                 await self._until_done(partial(subscriptions.replace, others))
-                await wait_for(self.clock, floods.begun, LEFT_OUT_S)
-            floods.over()
+                await wait_for(self.clock, floods.has_new_blocks, BLOCK_S)
+            floods.unblock_all()
             await self._until_done(partial(subscriptions.replace, [subject]))
 
     # Leases
@@ -337,32 +345,26 @@ class Bus:
         """A bucket of the key-value store, created unless it exists. Raises BusError."""
         storage = api.StorageType.FILE
         config = api.KeyValueConfig(bucket=name, ttl=ttl_s, max_bytes=max_bytes, storage=storage)
-        await done(self.streams.bucket(config))
-        return KeyBucket(await done(self._jetstream.key_value(name)))
+        await bus_call(self.streams.bucket(config))
+        return KeyBucket(await bus_call(self._jetstream.key_value(name)))
 
 
 class Subscriptions:
-    """The subjects that a client listens to; ``taken`` gets the messages."""
+    """The subjects that a client listens to; ``on_message`` gets the messages."""
 
-    def __init__(self, client: Client, taken: Callable[[Msg], Awaitable[None]]) -> None:
+    def __init__(self, client: Client, on_message: Callable[[Msg], Awaitable[None]]) -> None:
         self._client = client
-        self._taken = taken
+        self._on_message = on_message
         self._open: list[Subscription] = []
 
     async def replace(self, subjects: Sequence[str]) -> None:
         """Listen to these instead, once this returns. Messages that come meanwhile are lost. Raises NatsError."""
         await cancellable(self.close())
         for subject in subjects:
-            self._open.append(await cancellable(self._client.subscribe(subject, cb=self._taken)))
+            self._open.append(await cancellable(self._client.subscribe(subject, cb=self._on_message)))
         await cancellable(self._client.flush())
 
     async def close(self) -> None:
         """Stop listening. Raises NatsError."""
         while self._open:
             await self._open.pop().unsubscribe()
-
-
-def _delivered(messages: list[Msg]) -> Delivered:
-    last = messages[-1].metadata
-    body = b"".join(message.data for message in messages)
-    return Delivered(body, last.sequence.stream, last.num_delivered > 1, messages)

@@ -20,7 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from codebutler.cluster.authority import REMOVED, ClusterAuthority, Key, said_in
+from codebutler.cluster.authority import REMOVED, ClusterAuthority, Key, decode_claims
 from codebutler.cluster.membership import GATEWAY, ClusterMembership
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
@@ -43,7 +43,7 @@ class Rejections:
         self.final = asyncio.Event()
         self.latest = "no server answers"
         self._name = membership.name
-        self._left = self._limit = REFUSALS * len(membership.servers)
+        self._remaining = self._limit = REFUSALS * len(membership.servers)
 
     @property
     def error(self) -> ConfigError:
@@ -58,22 +58,22 @@ class Rejections:
             "get a new token (`codebutler cluster invite`), and run `codebutler host join`"
         )
 
-    async def troubled(self, error: Exception) -> None:
+    async def on_error(self, error: Exception) -> None:
         """The client calls it for each error."""
         self.latest = str(error) or type(error).__name__
         log.warning("NATS: %s", self.latest)
-        told = self.latest.lower()
+        message = self.latest.lower()
         # "Authentication Timeout" is no refusal: one side was too busy to say who it is.
-        if "authorization" in told or ("authentication" in told and "timeout" not in told):
-            self._left -= 1
-        if self._left <= 0:
+        if "authorization" in message or ("authentication" in message and "timeout" not in message):
+            self._remaining -= 1
+        if self._remaining <= 0:
             self.final.set()
 
-    async def back(self) -> None:
+    async def on_reconnect(self) -> None:
         """The client calls it once it is connected again."""
-        self._left = self._limit
+        self._remaining = self._limit
 
-    async def closed(self) -> None:
+    async def on_close(self) -> None:
         """The client calls it when it gives up, which it does only if a server told it to."""
         self.final.set()
 
@@ -83,7 +83,7 @@ async def connected_client(
     membership: ClusterMembership, clock: Clock, patience_s: float | None = None
 ) -> AsyncIterator[tuple[Client, Rejections]]:
     """Waits until a server answers. Raises ConfigError if it refuses us, CodeButlerError after ``patience_s``."""
-    client, refusals, key = Client(), Rejections(membership), Key(membership.seed)
+    client, rejections, key = Client(), Rejections(membership), Key(membership.seed)
     until_s = clock.monotonic() + patience_s if patience_s is not None else None
     context = tls_context(membership) if membership.is_encrypted else None
     try:
@@ -93,9 +93,9 @@ async def connected_client(
                 name=membership.name,
                 user_jwt_cb=lambda: bytearray(membership.credential, "ascii"),
                 signature_cb=lambda nonce: base64.b64encode(key.sign(nonce.encode())),
-                error_cb=refusals.troubled,
-                reconnected_cb=refusals.back,
-                closed_cb=refusals.closed,
+                error_cb=rejections.on_error,
+                reconnected_cb=rejections.on_reconnect,
+                closed_cb=rejections.on_close,
                 tls=context,
                 tls_handshake_first=context is not None,
                 max_reconnect_attempts=-1,
@@ -106,18 +106,18 @@ async def connected_client(
                 pending_size=64 * 2**20,
             )
             try:
-                left_s = None if until_s is None else max(0.0, until_s - clock.monotonic())
-                async with asyncio.timeout(left_s):
-                    await first_of(connecting, refusals.final.wait())
+                remaining_s = None if until_s is None else max(0.0, until_s - clock.monotonic())
+                async with asyncio.timeout(remaining_s):
+                    await first_of(connecting, rejections.final.wait())
             except TimeoutError:
                 if until_s is not None and clock.monotonic() >= until_s:
                     where = ", ".join(membership.servers)
-                    raise CodeButlerError(f"cannot connect to {where}: {refusals.latest}") from None
+                    raise CodeButlerError(f"cannot connect to {where}: {rejections.latest}") from None
             except (OSError, NatsError):
                 await clock.sleep(LONGEST_RETRY_S)
-            if refusals.final.is_set():
-                raise refusals.error
-        yield client, refusals
+            if rejections.final.is_set():
+                raise rejections.error
+        yield client, rejections
     finally:
         # While it reconnects, closing raises the error of the lost connection.
         with suppress(NatsError, OSError):
@@ -141,17 +141,17 @@ def tls_context(membership: ClusterMembership) -> ssl.SSLContext:
 
 PART_BYTES = 700 * 2**10
 """Below a NATS server's default limit of 1 MiB."""
-PARTS = "Cb-Part"
-PART = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
+PART_HEADER = "Cb-Part"
+PART_PATTERN = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
 
 
-def pieces_of(body: bytes, part_bytes: int) -> list[tuple[bytes, dict[str, str]]]:
+def split_body(body: bytes, part_bytes: int) -> list[tuple[bytes, dict[str, str]]]:
     """Each message's content and headers, in order."""
     pieces = [body[at : at + part_bytes] for at in range(0, len(body), part_bytes)]
     if len(pieces) == 1:
         return [(body, {})]
     whole = uuid4().hex
-    return [(piece, {PARTS: f"{whole} {number} {len(pieces)}"}) for number, piece in enumerate(pieces)]
+    return [(piece, {PART_HEADER: f"{whole} {number} {len(pieces)}"}) for number, piece in enumerate(pieces)]
 
 
 class BodyParts:
@@ -159,19 +159,19 @@ class BodyParts:
     be decoded."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[int, Msg]] = {}
+        self._parts: dict[str, dict[int, Msg]] = {}
 
-    def whole(self, message: Msg) -> list[Msg]:
+    def add(self, message: Msg) -> list[Msg]:
         """The messages of the body that this one completes; [] while parts are missing."""
-        named = PART.fullmatch((message.headers or {}).get(PARTS, ""))
+        named = PART_PATTERN.fullmatch((message.headers or {}).get(PART_HEADER, ""))
         if named is None:
             return [message]
         name, number, count = named[1], int(named[2]), int(named[3])
-        found = self._found.setdefault(name, {})
+        found = self._parts.setdefault(name, {})
         found[number] = message
         if len(found) < count:
             return []
-        del self._found[name]
+        del self._parts[name]
         return [found[each] for each in sorted(found)]
 
 
@@ -194,7 +194,7 @@ class HostAccounts:
         """Connected as the gateway is, with a credential that is valid for some minutes. Raises ConfigError,
         CodeButlerError."""
         system = replace(
-            authority.of_system(int(clock.now().timestamp())),
+            authority.system_membership(int(clock.now().timestamp())),
             servers=gateway.servers,
             ca=gateway.ca,
             client_certificate=gateway.client_certificate,
@@ -205,42 +205,42 @@ class HostAccounts:
 
     async def invite(self, host: str) -> ClusterMembership:
         """Create its account; returns its credential, of which there is no copy."""
-        _, claims, membership = self._authority.invited(host, self._now_s())
+        _, claims, membership = self._authority.new_host_account(host, self._now_s())
         await self._push(claims)
         return membership
 
     async def remove(self, host: str) -> bool:
         """End its accounts: its connections are closed, and its credentials are refused from now on. False if it has
         none."""
-        accounts = [each for each in await self._hosts() if each["name"] == host]
+        accounts = [each for each in await self._host_claims() if each["name"] == host]
         for each in accounts:
             # The servers keep the newer of two versions: this one must be newer even if our clock is behind that of the
             # invitation.
             at_s = max(self._now_s(), each["iat"] + 1)
-            await self._push(self._authority.removed(each["sub"], host, at_s))
+            await self._push(self._authority.removal_claims(each["sub"], host, at_s))
         return bool(accounts)
 
     async def hosts(self) -> tuple[str, ...]:
         """The names of the hosts."""
-        return tuple(sorted({each["name"] for each in await self._hosts()}))
+        return tuple(sorted({each["name"] for each in await self._host_claims()}))
 
-    async def _hosts(self) -> list[dict[str, Any]]:
+    async def _host_claims(self) -> list[dict[str, Any]]:
         """The signed claims of their accounts."""
-        listed = (await self._asked("$SYS.REQ.CLAIMS.LIST")).get("data", [])
+        listed = (await self._request_json("$SYS.REQ.CLAIMS.LIST")).get("data", [])
         claims = await asyncio.gather(*map(self._claims, listed))
         return [each for each in claims if _is_host(each)]
 
     async def _claims(self, account: str) -> dict[str, Any]:
-        return said_in((await self._request(f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP")).decode())
+        return decode_claims((await self._request(f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP")).decode())
 
     async def _push(self, claims: str) -> None:
-        answer = await self._asked("$SYS.REQ.CLAIMS.UPDATE", claims.encode())
+        answer = await self._request_json("$SYS.REQ.CLAIMS.UPDATE", claims.encode())
         if "error" in answer:
             raise CodeButlerError(
                 f"the NATS server refused the change: {answer['error'].get('description', '')}"
             )
 
-    async def _asked(self, subject: str, body: bytes = b"") -> dict[str, Any]:
+    async def _request_json(self, subject: str, body: bytes = b"") -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(await self._request(subject, body))
         return answer
 
@@ -263,51 +263,51 @@ def _is_host(claims: dict[str, Any]) -> bool:
 
 
 MESSAGES_PER_S, MESSAGES_BURST = 2000.0, 4000.0
-LEFT_OUT_S = 10.0
-MISTAKE_S = 60.0
+BLOCK_S = 10.0
+LOG_INTERVAL_S = 60.0
 
 
-class Floods:
+class FloodGuard:
     """For one subject per host. ``known`` are the subjects of the hosts that have repositories: we keep listening to
     them while another one is left out."""
 
     def __init__(self, known: Callable[[], Iterable[str]]) -> None:
-        self.begun = asyncio.Event()
+        self.has_new_blocks = asyncio.Event()
         """Set when a host begins to be left out."""
         self._known = known
-        self._left_out: set[str] = set()
+        self._blocked: set[str] = set()
         self._counts: dict[str, TokenBucket] = {}
         self._bytes: dict[str, TokenBucket] = {}
 
     def admits(self, subject: str, size_bytes: int, now_s: float) -> bool:
         """Whether the message is within what its host may send."""
-        if subject in self._left_out:
+        if subject in self._blocked:
             return False
         if subject not in self._counts:
             self._counts[subject] = TokenBucket(MESSAGES_PER_S, MESSAGES_BURST, now_s)
             self._bytes[subject] = TokenBucket(BYTES_PER_S, BYTES_BURST, now_s)
         if self._counts[subject].take(now_s) and self._bytes[subject].take(now_s, size_bytes):
             return True
-        self._left_out.add(subject)
-        self.begun.set()
+        self._blocked.add(subject)
+        self.has_new_blocks.set()
         return False
 
-    def others(self) -> list[str]:
+    def take_allowed(self) -> list[str]:
         """The subjects to listen to meanwhile."""
-        self.begun.clear()
-        return sorted(set(self._known()) - self._left_out)
+        self.has_new_blocks.clear()
+        return sorted(set(self._known()) - self._blocked)
 
     @property
-    def left_out(self) -> list[str]:
+    def blocked(self) -> list[str]:
         """The subjects that are left out now."""
-        return sorted(self._left_out)
+        return sorted(self._blocked)
 
-    def over(self) -> None:
+    def unblock_all(self) -> None:
         """Listen to everybody again."""
-        self._left_out.clear()
+        self._blocked.clear()
 
 
-class Seldom:
+class LogLimiter:
     """Which of a host's mistakes are logged: the first in a minute."""
 
     def __init__(self) -> None:
@@ -317,5 +317,5 @@ class Seldom:
         """Whether to log this one."""
         if now_s < self._next_s.get(host, now_s):
             return False
-        self._next_s[host] = now_s + MISTAKE_S
+        self._next_s[host] = now_s + LOG_INTERVAL_S
         return True

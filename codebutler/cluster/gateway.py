@@ -14,7 +14,7 @@ from types import TracebackType
 from codebutler.cluster.absence import AbsenceNotices
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.connection import Floods, Seldom
+from codebutler.cluster.connection import FloodGuard, LogLimiter
 from codebutler.cluster.fleet import Fleet, HostedRepo
 from codebutler.cluster.leases import Epochs
 from codebutler.cluster.membership import (
@@ -32,11 +32,11 @@ from codebutler.cluster.membership import (
 from codebutler.cluster.messages import (
     DROPPED,
     AskOrder,
-    Beat,
+    CheckPullsOrder,
     ClusterCodec,
     EventForHost,
+    HostHeartbeat,
     HostNews,
-    LookOrder,
     Order,
     OrderDone,
     ReturnedCall,
@@ -45,7 +45,7 @@ from codebutler.cluster.messages import (
     WorkerOrder,
     encode,
 )
-from codebutler.cluster.moving import HostMoves, Removals
+from codebutler.cluster.moving import HostMoves, RemovalListener
 from codebutler.cluster.questions import HostCalls, HostQuestions
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.schema import RepoSettings
@@ -89,28 +89,28 @@ class HostWorkers:
         self._callers: set[str] = set()
         self._streams: set[str] = set()
         """Hosts whose stream exists."""
-        self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
-        self._urgent = asyncio.Semaphore(PREPARED_AT_ONCE)
+        self._prepare_slots = asyncio.Semaphore(PREPARED_AT_ONCE)
+        self._urgent_slots = asyncio.Semaphore(PREPARED_AT_ONCE)
         """For repositories with an event: they do not wait for thousands without one."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._fleet = Fleet(authority, clock, platform.node())
-        self._absence = AbsenceNotices(authority.hosts, self._untaken, notes, services, clock)
-        self._questions = HostQuestions(authority, services, self._of, self._heard, clock)
-        self._fleet.misfits = self._questions.misfits
-        self._mistakes = Seldom()
+        self._absence = AbsenceNotices(authority.hosts, self._untaken_counts, notes, services, clock)
+        self._questions = HostQuestions(authority, services, self._repos_of, self._on_heartbeat, clock)
+        self._fleet.incompatible = self._questions.incompatible
+        self._log_limiter = LogLimiter()
         self._news: ClusterCodec[HostNews] = ClusterCodec(HostNews)
-        self._gateways: ClusterCodec[StandingBy] = ClusterCodec(StandingBy)
-        self._done: ClusterCodec[OrderDone] = ClusterCodec(OrderDone)
+        self._standbys: ClusterCodec[StandingBy] = ClusterCodec(StandingBy)
+        self._order_results: ClusterCodec[OrderDone] = ClusterCodec(OrderDone)
         self._stack = AsyncExitStack()
         self._started = False
 
     async def __aenter__(self) -> HostWorkers:
-        for of, heard in ((questions_of, self._asked), (news_of, self._told)):
-            floods = Floods(partial(self._subjects, of))
-            await self._stack.enter_async_context(self._bus.listening(of("*"), heard, floods))
-        removals = Removals(self._authority, self._services, self._of)
-        await self._stack.enter_async_context(self._bus.listening(REMOVALS, removals.told))
-        await self._stack.enter_async_context(self._bus.listening(STAND_BY, self._stands_by))
+        for of, handler in ((questions_of, self._on_question), (news_of, self._on_news)):
+            floods = FloodGuard(partial(self._subjects, of))
+            await self._stack.enter_async_context(self._bus.listening(of("*"), handler, floods))
+        removals = RemovalListener(self._authority, self._services, self._repos_of)
+        await self._stack.enter_async_context(self._bus.listening(REMOVALS, removals.on_removed))
+        await self._stack.enter_async_context(self._bus.listening(STAND_BY, self._on_standby))
         self._tasks.start(self._absence.run(), name="absences")
         return self
 
@@ -132,14 +132,14 @@ class HostWorkers:
         self._remotes[repo.name] = self._channels[repo.channel_id] = remote
         remote.task = self._tasks.start(self._deliver(remote), name=f"events for {repo.name}")
         self._tasks.start(
-            self._prepare(remote.host, repo.name, self._preparing), name=f"consumer of {repo.name}"
+            self._prepare(remote.host, repo.name, self._prepare_slots), name=f"consumer of {repo.name}"
         )
         self._listen_to(remote.host)
 
     def _listen_to(self, host: str) -> None:
         if host not in self._callers:
             self._callers.add(host)
-            self._tasks.start(self._calls_of(host), name=f"calls of {host}")
+            self._tasks.start(self._serve_calls(host), name=f"calls of {host}")
 
     async def remove(self, name: str, grace_s: float) -> None:  # noqa: ARG002 - the host's own
         """The host learns of it at its next beat. Raises RegistryError."""
@@ -174,7 +174,7 @@ class HostWorkers:
     def deliver(self, entry: Entry) -> None:
         """Queue the event for its host's stream; once that has it on disk, the journal may forget it."""
         if (remote := self._channels.get(entry.channel)) is not None:
-            remote.take(entry)
+            remote.enqueue(entry)
 
     def stop_turns(self, name: str, user: PersonRef) -> None:
         """End all turns of the repository. Raises RegistryError."""
@@ -183,11 +183,11 @@ class HostWorkers:
     def look_at_pulls(self, name: str, numbers: tuple[int, ...]) -> None:
         """There is news of these pull requests, none = of any."""
         if name in self._remotes:
-            self._order(LookOrder(epoch=self._authority.epoch, repo=name, numbers=numbers))
+            self._order(CheckPullsOrder(epoch=self._authority.epoch, repo=name, numbers=numbers))
 
     def tell_total(self) -> None:
         """The hosts learn of it at their next beat."""
-        self._questions.use_changed()
+        self._questions.on_use_changed()
 
     def wake(self, name: str) -> None:
         """Start the worker now if it does not run. Raises RegistryError."""
@@ -197,9 +197,9 @@ class HostWorkers:
         """End the worker, and start it again. Raises RegistryError."""
         self._order(WorkerOrder(epoch=self._authority.epoch, repo=name, how="restart"))
 
-    def _order(self, order: StopOrder | LookOrder | WorkerOrder) -> None:
+    def _order(self, order: StopOrder | CheckPullsOrder | WorkerOrder) -> None:
         host = self._remote(order.repo).host
-        self._tasks.start(self._bus.tell(orders_to(host), encode(order)), name=f"order for {order.repo}")
+        self._tasks.start(self._bus.broadcast(orders_to(host), encode(order)), name=f"order for {order.repo}")
 
     async def ask(self, name: str, question: WorkerQuestion, kind: type[T]) -> T:
         """What the repository's worker answers. Raises CodeButlerError if it does not, RegistryError."""
@@ -209,19 +209,19 @@ class HostWorkers:
             body = await self._bus.ask(orders_to(remote.host), encode(order), ASK_S)
         except BusError as error:
             raise CodeButlerError(
-                self._fleet.away(remote.host) or "the host did not answer: try again"
+                self._fleet.away_reason(remote.host) or "the host did not answer: try again"
             ) from error
-        done = self._done.decode(body)
-        if not isinstance(done.told, kind):
+        done = self._order_results.decode(body)
+        if not isinstance(done.answer, kind):
             raise CodeButlerError(done.problem or "the host gave an unexpected answer")
-        return done.told
+        return done.answer
 
     def down(self, name: str) -> str:
         """Why it stays down; "" while it is served."""
         remote = self._remotes.get(name)
         if remote is None:
             return ""
-        if away := self._fleet.away(remote.host):
+        if away := self._fleet.away_reason(remote.host):
             return away
         row = remote.row
         return row.problem if row is not None and row.worker.state in ("stopped", "quarantined") else ""
@@ -232,7 +232,7 @@ class HostWorkers:
 
     async def status(self) -> tuple[RepoRow, ...]:
         """The same, with the events that the hosts have not taken."""
-        untaken = await self._all_untaken()
+        untaken = await self._all_untaken_counts()
         return tuple(
             self._fleet.row(each, untaken.get(each.host, {}).get(each.repo.name, 0))
             for each in self._remotes.values()
@@ -240,8 +240,8 @@ class HostWorkers:
 
     async def cluster(self) -> ClusterRow:
         """The gateways, and every host that has a repository."""
-        untaken = await self._all_untaken()
-        repos = {host: tuple(each.name for each in self._of(host)) for host in self._hosts}
+        untaken = await self._all_untaken_counts()
+        repos = {host: tuple(each.name for each in self._repos_of(host)) for host in self._hosts}
         return self._fleet.cluster(repos, {host: sum(counts.values()) for host, counts in untaken.items()})
 
     def _subjects(self, of: Callable[[str], str]) -> set[str]:
@@ -251,13 +251,13 @@ class HostWorkers:
     def _hosts(self) -> set[str]:
         return {remote.host for remote in self._remotes.values()}
 
-    async def _all_untaken(self) -> dict[str, Mapping[str, int]]:
+    async def _all_untaken_counts(self) -> dict[str, Mapping[str, int]]:
         """Events that were not taken, by host and repository; without hosts for which NATS does not answer soon."""
         found: dict[str, Mapping[str, int]] = {}
 
         async def look(host: str) -> None:
             with suppress(BusError):
-                found[host] = await self._untaken(host)
+                found[host] = await self._untaken_counts(host)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_S):
@@ -267,8 +267,9 @@ class HostWorkers:
     @property
     def mover(self) -> Mover:
         """Moves repositories between the hosts."""
-        known = (self._authority, self._fleet, self._clock, self._remotes, self._prepare)
-        return HostMoves(self._bus, *known).mover
+        return HostMoves(
+            self._bus, self._authority, self._fleet, self._clock, self._remotes, self._prepare
+        ).mover
 
     @property
     def outbox_pending(self) -> int:
@@ -292,19 +293,19 @@ class HostWorkers:
             while not self._authority.is_held:
                 await self._clock.sleep(BEGIN_S)  # anything sent now would be refused
             try:
-                event = await self._absence.recognised(remote.repo, entry.event)
+                event = await self._absence.reclassify(remote.repo, entry.event)
                 await self._publish(remote, dataclasses.replace(entry, event=event))
-                self._absence.sent(remote.repo, entry.event)
+                self._absence.on_sent(remote.repo, entry.event)
             except FrameTooLargeError as error:
                 log.warning("event %d cannot be delivered and is dropped: %s", entry.seq, error)
             try:
                 await self._services.settle(entry.seq)
             except CodeButlerError as error:
                 log.warning("event %d stays in the journal: %s", entry.seq, error)
-            remote.known.discard(entry.seq)
+            remote.unsettled.discard(entry.seq)
 
-    async def _prepare(self, host: str, repo: str, turn: asyncio.Semaphore | None = None) -> None:
-        async with turn or self._urgent:
+    async def _prepare(self, host: str, repo: str, slots: asyncio.Semaphore | None = None) -> None:
+        async with slots or self._urgent_slots:
             if host not in self._streams:
                 await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
                 self._streams.add(host)
@@ -327,26 +328,26 @@ class HostWorkers:
         subject, key = events_to(event.host, event.repo), f"{epoch} {entry.event.key}"
         await self._bus.publish(subject, encode(event), key)
 
-    async def _untaken(self, host: str) -> Mapping[str, int]:
+    async def _untaken_counts(self, host: str) -> Mapping[str, int]:
         """Events in the host's stream, by repository. Raises BusError."""
-        counts = await self._bus.counts(stream_in(host), events_to(host, "*"))
-        found = {each.name: counts.get(events_to(host, each.name), 0) for each in self._of(host)}
+        counts = await self._bus.message_counts(stream_in(host), events_to(host, "*"))
+        found = {each.name: counts.get(events_to(host, each.name), 0) for each in self._repos_of(host)}
         return {name: count for name, count in found.items() if count}
 
     # What the hosts say
 
-    async def _calls_of(self, host: str) -> None:
+    async def _serve_calls(self, host: str) -> None:
         await self._bus.ensure_stream(stream_in(host), f"cb.in.{host}.>", MAX_IN_BYTES)
         await self._bus.ensure_consumer(stream_in(host), ANSWERS, answers_to(host))
 
-        def served(name: str) -> RepoSettings | None:
+        def find_repo(name: str) -> RepoSettings | None:
             remote = self._remotes.get(name)
-            return remote.repo if remote is not None and remote.is_heard_of(host) else None
+            return remote.repo if remote is not None and remote.accepts_reports_of(host) else None
 
-        calls = HostCalls(host, self._bus, self._authority, self._services, served, self._returned)
+        calls = HostCalls(host, self._bus, self._authority, self._services, find_repo, self._check_returned)
         await calls.run()
 
-    async def _returned(self, call: ReturnedCall) -> None:
+    async def _check_returned(self, call: ReturnedCall) -> None:
         """An event from a gateway that no longer leads: its host takes it now, in its original place, if its author is
         still allowed. Raises ChatError if not."""
         repo = self._remotes[call.repo].repo
@@ -357,38 +358,38 @@ class HostWorkers:
         ):
             raise ChatError("its author is no longer allowed to send it", DROPPED)
 
-    async def _asked(self, subject: str, body: bytes) -> bytes | None:
+    async def _on_question(self, subject: str, body: bytes) -> bytes | None:
         host = subject.rpartition(".")[2]
         if not self._started:
             return None  # a host that gets an empty assignment ends its workers
-        return await self._questions.answered(host, body)
+        return await self._questions.handle(host, body)
 
-    async def _told(self, subject: str, body: bytes) -> None:
+    async def _on_news(self, subject: str, body: bytes) -> None:
         host = subject.rpartition(".")[2]
         try:
             news = self._news.decode(body)
         except ProtocolError as error:
-            if self._mistakes.admits(host, self._clock.monotonic()):
+            if self._log_limiter.admits(host, self._clock.monotonic()):
                 log.warning("news of %s: %s", host, error)
             return
         remote = self._remotes.get(news.repo)
         if remote is None or remote.host != host:
             return
         if news.epoch == await self._authority.hosts.epoch_of(host):
-            self._services.show(remote.repo, news.told(self._clock.now()))
+            self._services.show(remote.repo, news.with_local_times(self._clock.now()))
 
-    def _heard(self, host: str, beat: Beat) -> None:
-        self._fleet.heard(host, beat, self._remotes.values())
+    def _on_heartbeat(self, host: str, beat: HostHeartbeat) -> None:
+        self._fleet.on_heartbeat(host, beat, self._remotes.values())
         if not beat.leaves:
-            self._absence.heard(host, self._of(host))
+            self._absence.on_heartbeat(host, self._repos_of(host))
 
-    async def _stands_by(self, _subject: str, body: bytes) -> None:
+    async def _on_standby(self, _subject: str, body: bytes) -> None:
         with suppress(ProtocolError):
-            self._fleet.stands_by(self._gateways.decode(body))
+            self._fleet.on_standby(self._standbys.decode(body))
 
     # What we know of them
 
-    def _of(self, host: str) -> tuple[RepoSettings, ...]:
+    def _repos_of(self, host: str) -> tuple[RepoSettings, ...]:
         return tuple(remote.repo for remote in self._remotes.values() if remote.host == host)
 
     def _remote(self, name: str) -> HostedRepo:

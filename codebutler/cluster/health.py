@@ -16,8 +16,8 @@ from nats.errors import Error as NatsError
 
 from codebutler.cluster.authority import read_authority
 from codebutler.cluster.connection import connected_client
-from codebutler.cluster.membership import SAFE, is_host, read_membership
-from codebutler.cluster.server import objection
+from codebutler.cluster.membership import USUAL_REPLICAS, is_host, read_membership
+from codebutler.cluster.server import server_problem
 from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
@@ -28,18 +28,18 @@ ANSWERS_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server reports about itself. ``ahead_s``: how far its clock is ahead of this machine's. ``stores``: it
-    keeps streams at all; ``is_synced``: it acknowledges a message once it is on disk. ``lacks``: the data that it
-    should have and does not have yet, "" if it has everything. A stream's leader may call a copy current that was wiped
-    a moment ago; the server with that copy does not."""
+    """What a server reports about itself. ``clock_ahead_s``: how far its clock is ahead of this machine's.
+    ``has_jetstream``: it keeps streams at all; ``is_synced``: it acknowledges a message once it is on disk.
+    ``missing_data``: the data that it should have and does not have yet, "" if it has everything. A stream's leader may
+    call a copy current that was wiped a moment ago; the server with that copy does not."""
 
     name: str
     version: str
-    ahead_s: float
+    clock_ahead_s: float
     max_payload_bytes: int
-    stores: bool = True
+    has_jetstream: bool = True
     is_synced: bool
-    lacks: str = ""
+    missing_data: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class _Health(Struct):
     error: str = ""
 
     @property
-    def lacks(self) -> str:
+    def missing_data(self) -> str:
         return "" if self.status == "ok" else self.error or self.status
 
 
@@ -132,21 +132,21 @@ async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[Serve
     """What each server reports, by name; returns after ``wanted`` answers, or ANSWERS_S. ``system``: a connection that
     may ask servers. Raises CodeButlerError."""
     try:
-        states = await _asked(system, clock, "VARZ", wanted)
-        healths = await _asked(system, clock, "HEALTHZ", len(states))
-        said = [msgspec.json.decode(body, type=_HealthAnswer) for body in healths]
-        lacks = {each.server.name: each.data.lacks for each in said}
-        found = [_server(body, here, lacks) for body, here in states.items()]
+        states = await _ping_servers(system, clock, "VARZ", wanted)
+        healths = await _ping_servers(system, clock, "HEALTHZ", len(states))
+        answers = [msgspec.json.decode(body, type=_HealthAnswer) for body in healths]
+        missing = {each.server.name: each.data.missing_data for each in answers}
+        found = [_server(body, here, missing) for body, here in states.items()]
     except (NatsError, OSError, msgspec.DecodeError) as error:
         raise CodeButlerError(f"the NATS servers do not answer: {error or type(error).__name__}") from error
     return tuple(sorted(found, key=lambda each: each.name))
 
 
-async def _asked(system: Client, clock: Clock, what: str, wanted: int) -> dict[bytes, datetime]:
+async def _ping_servers(system: Client, clock: Clock, what: str, wanted: int) -> dict[bytes, datetime]:
     """Each server's answer, with the time here when it was given."""
     inbox, found = system.new_inbox(), dict[bytes, datetime]()
     subscription = await system.subscribe(inbox)
-    asked_at = clock.now()
+    requested_at = clock.now()
     await system.publish(f"$SYS.REQ.SERVER.PING.{what}", b"{}", reply=inbox)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWERS_S):
@@ -154,22 +154,22 @@ async def _asked(system: Client, clock: Clock, what: str, wanted: int) -> dict[b
                 message = await subscription.next_msg(timeout=ANSWERS_S)
                 if not message.data:
                     break  # the server's own answer: we are not allowed to ask
-                found[message.data] = asked_at + (clock.now() - asked_at) / 2
+                found[message.data] = requested_at + (clock.now() - requested_at) / 2
     await subscription.unsubscribe()
     return found
 
 
-def _server(body: bytes, here: datetime, lacks: Mapping[str, str]) -> ServerFacts:
+def _server(body: bytes, here: datetime, missing: Mapping[str, str]) -> ServerFacts:
     answer = msgspec.json.decode(body, type=_ServerAnswer)
     settings = answer.data.jetstream.config if answer.data.jetstream is not None else None
     return ServerFacts(
         name=answer.server.name,
         version=answer.server.ver,
-        ahead_s=(answer.server.time - here).total_seconds(),
+        clock_ahead_s=(answer.server.time - here).total_seconds(),
         max_payload_bytes=answer.data.max_payload,
-        stores=settings is not None,
+        has_jetstream=settings is not None,
         is_synced=settings is not None and settings.sync_always,
-        lacks=lacks.get(answer.server.name, "it does not say which"),
+        missing_data=missing.get(answer.server.name, "it does not say which"),
     )
 
 
@@ -207,7 +207,7 @@ def _stream(stream: _StreamState) -> StreamFacts:
 PATIENCE_S = 10.0
 """For a connection, and for the servers to choose a leader."""
 AREA = "cluster"
-CLOCK_S = 2.0
+CLOCK_TOLERANCE_S = 2.0
 """Why clocks matter: leases use the servers' time, messages the gateway's."""
 
 
@@ -220,14 +220,14 @@ async def examine_cluster(home: Home, clock: Clock) -> AsyncIterator[Finding]:
             async with connected_client(membership, clock, PATIENCE_S):
                 found = [ok(AREA, membership.name, "the NATS servers know this host")]
         else:
-            found = await _gateways(home, clock)
+            found = await _examine_gateway(home, clock)
     except CodeButlerError as error:
         found = [fail(AREA, "servers", str(error))]
     for each in found:
         yield each
 
 
-async def _gateways(home: Home, clock: Clock) -> list[Finding]:
+async def _examine_gateway(home: Home, clock: Clock) -> list[Finding]:
     membership = read_membership(home, gateway=True)
     found: list[Finding] = []
     try:
@@ -241,7 +241,7 @@ async def _gateways(home: Home, clock: Clock) -> list[Finding]:
             )
         )
     else:
-        system = authority.of_system(int(clock.now().timestamp()))
+        system = authority.system_membership(int(clock.now().timestamp()))
         async with connected_client(system, clock, PATIENCE_S) as (client, _):
             answers = await read_servers(client, clock, len(system.servers))
         found += judge_servers(answers, len(system.servers))
@@ -265,9 +265,9 @@ def judge_servers(found: Sequence[ServerFacts], wanted: int) -> Iterator[Finding
 def _faults(server: ServerFacts) -> Iterator[Finding]:
     numbers = [int(part) for part in server.version.partition("-")[0].split(".") if part.isdigit()]
     major, minor, patch = (*numbers, 0, 0, 0)[:3]
-    if why := objection((major, minor, patch), server.max_payload_bytes):
+    if why := server_problem((major, minor, patch), server.max_payload_bytes):
         yield fail(AREA, server.name, why)
-    if not server.stores:
+    if not server.has_jetstream:
         yield fail(
             AREA,
             server.name,
@@ -281,18 +281,18 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
             "acknowledges messages before they are on its disk: set `sync_interval: always` in `jetstream` of its "
             "nats.conf and restart it",
         )
-    if server.stores and server.lacks:
+    if server.has_jetstream and server.missing_data:
         yield warn(
             AREA,
             server.name,
-            f"does not have all data yet ({server.lacks}): wait until it has, and stop no other server",
+            f"does not have all data yet ({server.missing_data}): wait until it has, and stop no other server",
         )
-    if abs(server.ahead_s) > CLOCK_S:
-        way = "ahead of" if server.ahead_s > 0 else "behind"
+    if abs(server.clock_ahead_s) > CLOCK_TOLERANCE_S:
+        way = "ahead of" if server.clock_ahead_s > 0 else "behind"
         yield warn(
             AREA,
             server.name,
-            f"its clock is {abs(server.ahead_s):.0f} s {way} this machine's: synchronise both with NTP "
+            f"its clock is {abs(server.clock_ahead_s):.0f} s {way} this machine's: synchronise both with NTP "
             "(`timedatectl set-ntp true`)",
         )
 
@@ -300,12 +300,12 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
 def judge_streams(found: Sequence[StreamFacts], replicas: int, servers: int) -> Iterator[Finding]:
     """The findings about the streams; ``replicas`` and ``servers``: how many copies and servers cluster.json names.
     Pure."""
-    if servers >= SAFE > replicas:
+    if servers >= USUAL_REPLICAS > replicas:
         yield warn(
             AREA,
             "replicas",
-            f'everything is kept on {replicas} of {servers} servers: set "replicas": {SAFE} in cluster.json and '
-            "restart the gateway",
+            f'everything is kept on {replicas} of {servers} servers: set "replicas": {USUAL_REPLICAS} in '
+            "cluster.json and restart the gateway",
         )
     if not found:
         yield warn(AREA, "streams", "none yet: `codebutler gateway` creates them when it starts")

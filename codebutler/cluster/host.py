@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from codebutler.cluster.buckets import BusError
-from codebutler.cluster.bus import Bus, Delivered
+from codebutler.cluster.bus import Bus, DeliveredMessage
 from codebutler.cluster.leases import HOST_TTL_S, LeaseLostError
 from codebutler.cluster.membership import ANSWERS, consumer_of, orders_to, questions_of, stream_in
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
     DROPPED,
     AskOrder,
-    Beat,
     CallAnswer,
+    CheckPullsOrder,
     ClusterCodec,
     EventForHost,
     Granted,
-    LookOrder,
+    HostHeartbeat,
     Order,
     OrderDone,
     Refused,
@@ -33,7 +33,7 @@ from codebutler.cluster.messages import (
     WorkerOrder,
     encode,
 )
-from codebutler.cluster.services import HostServices, Standing
+from codebutler.cluster.services import HeldLease, HostServices
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError
@@ -46,10 +46,10 @@ from codebutler.protocol.conversations import ANSWERED_BY
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 from codebutler.supervisor.workers import Workers
 
-BEAT_S = 2.0
+HEARTBEAT_S = 2.0
 UNANSWERED = 3
 """After this many beats without an answer we try another server: ours may be cut off from the gateway."""
-LOOK_AGAIN_S = 10.0
+REFRESH_S = 10.0
 LOOK_S = 0.2
 ANSWERS_AT_ONCE = 64
 
@@ -57,7 +57,7 @@ log = logging.getLogger("codebutler.cluster")
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalRepos:
     """The part of an assignment that this machine can serve: settings by name, and rows of what it cannot serve.
     ``registered``: the names of all repositories that it has."""
 
@@ -73,22 +73,22 @@ class HostLink:
     def __init__(
         self,
         bus: Bus,
-        standing: Standing,
+        lease: HeldLease,
         services: HostServices,
         workers: Workers,
-        local: Callable[[tuple[RepoSettings, ...]], Local],
+        local: Callable[[tuple[RepoSettings, ...]], LocalRepos],
         clock: Clock,
     ) -> None:
         self.granted = asyncio.Event()
-        self._assigned = asyncio.Event()
+        self._assignment_changed = asyncio.Event()
         self._bus = bus
-        self._standing = standing
+        self._lease = lease
         self._services = services
         self._workers = workers
         self._local = local
         self._clock = clock
-        self._digest = self._waits = self._totals = self._runs = ""
-        self._given: tuple[RepoSettings, ...] = ()
+        self._digest = self._waiting_reason = self._totals = self._runs = ""
+        self._assignment: tuple[RepoSettings, ...] = ()
         self._served: dict[str, RepoSettings] = {}
         self._missing: tuple[RepoRow, ...] = ()
         self._registered: tuple[str, ...] = ()
@@ -99,29 +99,29 @@ class HostLink:
 
     async def run(self) -> None:
         """Raises LeaseLostError if another process is this host, or its version does not fit."""
-        orders = self._bus.listening(orders_to(self._standing.host), self._ordered)
+        orders = self._bus.listening(orders_to(self._lease.host), self._on_order)
         try:
             with ungrouped():
                 async with orders, asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._beats(), name="beats")
-                    tasks.create_task(self._answers(), name="answers")
-                    tasks.create_task(self._refreshes(), name="repositories")
+                    tasks.create_task(self._send_heartbeats(), name="beats")
+                    tasks.create_task(self._receive_answers(), name="answers")
+                    tasks.create_task(self._refresh_regularly(), name="repositories")
         finally:
             await cancel(set(self._loops.values()))
 
-    async def _refreshes(self) -> None:
+    async def _refresh_regularly(self) -> None:
         """Runs beside the beats, because ending a worker may take long."""
         while True:
             try:
                 await self._refresh()
             except (CodeButlerError, OSError) as error:
                 log.error("cannot read the repositories: %s", error)  # noqa: TRY400 - a line is enough
-            await wait_for(self._clock, self._assigned, LOOK_AGAIN_S)
-            self._assigned.clear()
+            await wait_for(self._clock, self._assignment_changed, REFRESH_S)
+            self._assignment_changed.clear()
 
     async def _refresh(self) -> None:
         """Serve the part of the assignment that is here: it may have changed, and so may files on this disk."""
-        local = await asyncio.to_thread(self._local, self._given)
+        local = await asyncio.to_thread(self._local, self._assignment)
         for row in set(local.missing) - set(self._missing):
             log.error("%s is not served: %s", row.name, row.problem)
         self._missing, self._registered = local.missing, local.registered
@@ -132,37 +132,37 @@ class HostLink:
         for name, settings in local.served.items():
             if name not in self._served:
                 self._workers.add(settings)
-                self._loops[name] = asyncio.create_task(self._events(name), name=f"events of {name}")
+                self._loops[name] = asyncio.create_task(self._receive_events(name), name=f"events of {name}")
             elif settings != self._served[name]:
                 self._workers.reconfigure(settings)
             self._served[name] = settings
 
     # Beats
 
-    async def _beats(self) -> None:
+    async def _send_heartbeats(self) -> None:
         unanswered = 0
         while True:
             asked_s = self._clock.boottime()
             try:
-                await self._beat(asked_s)
+                await self._send_heartbeat(asked_s)
                 unanswered = 0
             except (BusError, ProtocolError) as error:
                 log.debug("no gateway answers: %s", error)
                 unanswered += 1
                 if unanswered % UNANSWERED == 0:
                     await self._bus.reconnect()
-            await self._clock.sleep(BEAT_S)
+            await self._clock.sleep(HEARTBEAT_S)
 
-    async def leave(self) -> None:
+    async def announce_leaving(self) -> None:
         """Tell the gateway that this process ends. Without a gateway, another process of this host has to wait."""
         with suppress(BusError, ProtocolError):
-            await self._bus.ask(questions_of(self._standing.host), encode(self._report(leaves=True)))
+            await self._bus.ask(questions_of(self._lease.host), encode(self._heartbeat(leaves=True)))
 
-    def _report(self, *, leaves: bool = False) -> Beat:
-        return Beat(
-            epoch=self._standing.epoch,
+    def _heartbeat(self, *, leaves: bool = False) -> HostHeartbeat:
+        return HostHeartbeat(
+            epoch=self._lease.epoch,
             version=CLUSTER_VERSION,
-            instance=self._standing.instance,
+            instance=self._lease.instance,
             rows=(*self._workers.rows(), *self._missing),
             outbox=self._workers.outbox_pending,
             known=self._digest,
@@ -173,27 +173,24 @@ class HostLink:
             has=self._registered,
         )
 
-    async def _beat(self, asked_s: float) -> None:
-        body = await self._bus.ask(questions_of(self._standing.host), encode(self._report()))
+    async def _send_heartbeat(self, asked_s: float) -> None:
+        body = await self._bus.ask(questions_of(self._lease.host), encode(self._heartbeat()))
         reply = self._replies.decode(body)
-        if reply.epoch < self._standing.gateway_epoch:
+        if reply.epoch < self._lease.gateway_epoch:
             log.warning("ignored a gateway whose lease has expired (epoch %d)", reply.epoch)
-        elif isinstance(reply, Refused) and (self._standing.epoch or not reply.for_now):
+        elif isinstance(reply, Refused) and (self._lease.epoch or not reply.for_now):
             raise LeaseLostError(f"the gateway refuses this host: {reply.why}")
         elif isinstance(reply, Refused):
-            self._wait(reply.why)
+            if reply.why != self._waiting_reason:
+                log.warning("waiting: %s", reply.why)
+            self._waiting_reason = reply.why
         elif isinstance(reply, Granted):
-            self._stand(reply, asked_s)
+            self._on_granted(reply, asked_s)
 
-    def _wait(self, why: str) -> None:
-        if why != self._waits:
-            log.warning("waiting: %s", why)
-        self._waits = why
-
-    def _stand(self, granted: Granted, asked_s: float) -> None:
-        standing, is_new = self._standing, granted.epoch != self._standing.gateway_epoch
-        standing.epoch, standing.gateway_epoch = granted.host_epoch, granted.epoch
-        standing.valid_until_s = asked_s + HOST_TTL_S
+    def _on_granted(self, granted: Granted, asked_s: float) -> None:
+        lease, is_new = self._lease, granted.epoch != self._lease.gateway_epoch
+        lease.epoch, lease.gateway_epoch = granted.host_epoch, granted.epoch
+        lease.valid_until_s = asked_s + HOST_TTL_S
         if granted.totals is not None:
             self._services.totals, self._totals = granted.totals, granted.totals_known
             self._workers.tell_total()
@@ -201,49 +198,48 @@ class HostLink:
             self._services.runs, self._runs = granted.runs, granted.runs_known
             self._services.on_runs()
         if granted.repos is not None:
-            self._given, self._digest = granted.repos, granted.digest
-            self._assigned.set()
+            self._assignment, self._digest = granted.repos, granted.digest
+            self._assignment_changed.set()
         if is_new:
-            self._services.tell_again()
+            self._services.resend_reports()
         self.granted.set()
 
     # Messages
 
-    async def _answers(self) -> None:
+    async def _receive_answers(self) -> None:
         await self.granted.wait()
-        stream = stream_in(self._standing.host)
+        stream = stream_in(self._lease.host)
         async with aclosing(self._bus.consume(stream, ANSWERS, ANSWERS_AT_ONCE)) as messages:
             async for delivered in messages:
-                message = self._decoded(delivered)
+                message = self._decode(delivered)
                 if isinstance(message, CallAnswer):
                     # From any gateway: it reports what has already happened.
-                    self._services.answered(message)
+                    self._services.on_answer(message)
                 await delivered.ack()
 
-    async def _events(self, name: str) -> None:
+    async def _receive_events(self, name: str) -> None:
         """Take a repository's events one at a time: the next one comes when the worker has stored this one."""
-        stream = stream_in(self._standing.host)
+        stream = stream_in(self._lease.host)
         async with aclosing(self._bus.consume(stream, consumer_of(name))) as messages:
             async for delivered in messages:
-                async with beside(delivered.working(), name="working"):
-                    while self._clock.boottime() >= self._standing.valid_until_s:
-                        await self._clock.sleep(
-                            LOOK_S
-                        )  # we may have slept: another process may be this host now
-                    message = self._decoded(delivered)
+                async with beside(delivered.keep_claimed(), name="working"):
+                    while self._clock.boottime() >= self._lease.valid_until_s:
+                        # we may have slept: another process may be this host now
+                        await self._clock.sleep(LOOK_S)
+                    message = self._decode(delivered)
                     try:
                         if isinstance(message, EventForHost) and message.repo == name:
-                            await self._take(message, delivered.seq)
+                            await self._deliver(message, delivered.seq)
                     except CodeButlerError as error:
                         # Not acknowledged: it comes again.
                         log.warning("an event for %s is waiting: %s", name, error)
                         continue
                 await delivered.ack()
 
-    async def _take(self, message: EventForHost, seq: int) -> None:
-        if all(each.name != message.repo for each in self._given):
+    async def _deliver(self, message: EventForHost, seq: int) -> None:
+        if all(each.name != message.repo for each in self._assignment):
             raise CodeButlerError("it has moved to another host")  # as this host has only just learned
-        if message.epoch < self._standing.gateway_epoch and not await self._is_wanted(message):
+        if message.epoch < self._lease.gateway_epoch and not await self._is_wanted(message):
             return
         if message.event.channel != self._served[message.repo].channel_id:
             log.warning(
@@ -252,8 +248,8 @@ class HostLink:
                 message.repo,
             )
             return
-        stored = self._services.stored(seq)
-        event = self._dated(message)
+        stored = self._services.stored_event(seq)
+        event = self._mark_late(message)
         entry = Entry(seq, event.channel, event, message.request, message.received_at, trace=message.trace)
         try:
             self._workers.deliver(entry)
@@ -265,7 +261,7 @@ class HostLink:
         """Ask the leader about an event from a gateway that no longer leads. Meanwhile the event keeps its place: if it
         were sent again, later ones would overtake it. Raises ChatError if there is no decision."""
         call = ReturnedCall(
-            epoch=self._standing.epoch,
+            epoch=self._lease.epoch,
             call=uuid4().hex,
             repo=message.repo,
             event=message.event,
@@ -281,7 +277,7 @@ class HostLink:
             raise
         return True
 
-    def _dated(self, message: EventForHost) -> Event:
+    def _mark_late(self, message: EventForHost) -> Event:
         """Mark an event that waited for us as late; after `catchUp.maxAgeHours` a person is asked about it."""
         now = self._clock.now()
         if (now - message.received_at).total_seconds() <= LATE_S:
@@ -289,32 +285,32 @@ class HostLink:
         max_age_hours = self._served[message.repo].config.catch_up.max_age_hours
         return dated(message.event, now, message.received_at, max_age_hours)
 
-    def _decoded(self, delivered: Delivered) -> ToHost | None:
+    def _decode(self, delivered: DeliveredMessage) -> ToHost | None:
         """None for a message that is not for us: the server delivers to any subject that a sender names."""
         try:
             message = self._messages.decode(delivered.body)
         except ProtocolError as error:
             log.warning("%s", error)
             return None
-        return message if message.host == self._standing.host else None
+        return message if message.host == self._lease.host else None
 
-    async def _ordered(self, _subject: str, body: bytes) -> bytes | None:
+    async def _on_order(self, _subject: str, body: bytes) -> bytes | None:
         try:
             order = self._orders.decode(body)
-            if order.epoch < self._standing.gateway_epoch or order.repo not in self._served:
+            if order.epoch < self._lease.gateway_epoch or order.repo not in self._served:
                 return None
             match order:
                 case StopOrder(repo=repo, user=user):
                     self._workers.stop_turns(repo, user)
-                case LookOrder(repo=repo, numbers=numbers):
+                case CheckPullsOrder(repo=repo, numbers=numbers):
                     self._workers.look_at_pulls(repo, numbers)
                 case WorkerOrder(repo=repo, how="wake"):
                     self._workers.wake(repo)
                 case WorkerOrder(repo=repo):
                     self._workers.restart(repo)
                 case AskOrder(repo=repo, question=question):
-                    told = await self._workers.ask(repo, question, ANSWERED_BY[type(question)])
-                    return encode(OrderDone(epoch=self._standing.epoch, told=told))
+                    answer = await self._workers.ask(repo, question, ANSWERED_BY[type(question)])
+                    return encode(OrderDone(epoch=self._lease.epoch, answer=answer))
         except CodeButlerError as error:
-            return encode(OrderDone(epoch=self._standing.epoch, problem=str(error)))
+            return encode(OrderDone(epoch=self._lease.epoch, problem=str(error)))
         return None

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from codebutler.cluster.buckets import BusError, KeyBucket, answered
+from codebutler.cluster.buckets import BusError, KeyBucket, retry_until_answered
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, Request
@@ -31,15 +31,15 @@ from codebutler.platform.tasks import Tasks, first_of
 
 ACCEPT_S = 2.0
 """A chat repeats an event that is not acknowledged soon."""
-KNOWN_S = 7200.0
+SETTLED_KNOWN_S = 7200.0
 """How long a settled event is known: twice as long as a chat repeats it."""
 POSITION_S = 5.0
-BACK_S = 60.0
+OVERLAP_S = 60.0
 """The next gateway reads the chat's history from this long before the last position."""
 RETRY_S = 1.0
 FLUSH_S = 3.0
 SETTLING_AT_ONCE = 32
-MAX_TAKEN_BYTES = 2**28
+MAX_ACCEPTED_BYTES = 2**28
 POSITION = "position"
 READING = "reading"
 OWN_NOTES = ("sent", "upload:", "home.turns")
@@ -48,7 +48,7 @@ OWN_NOTES = ("sent", "upload:", "home.turns")
 log = logging.getLogger("codebutler.cluster")
 
 
-class TakenEvent(Struct, frozen=True, kw_only=True, tag="taken", forbid_unknown_fields=True):
+class AcceptedEvent(Struct, frozen=True, kw_only=True, tag="taken", forbid_unknown_fields=True):
     """An event that a gateway accepted and has not settled."""
 
     event: Event
@@ -74,11 +74,11 @@ class GatewayJournal(Journal):
         super().__init__(path, journal_file.open_file(path, clock), clock)
         self._bucket = bucket
         self._is_held = is_held
-        self._turns: defaultdict[ConversationRef, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._channel_locks: defaultdict[ConversationRef, asyncio.Lock] = defaultdict(asyncio.Lock)
         """A lock for each channel, so that events are stored in the order of the calls."""
         self._keys: dict[int, str] = {}
         """The key in the bucket of each unsettled entry, by ``seq``."""
-        self._inherited: dict[str, TakenEvent] = {}
+        self._inherited: dict[str, AcceptedEvent] = {}
         self._position_s = 0.0
         self._gaps_open = asyncio.Event()
         self._changed: dict[str, str] = {}
@@ -86,8 +86,8 @@ class GatewayJournal(Journal):
         self._at_once = asyncio.Semaphore(SETTLING_AT_ONCE)
         self._refused = ""
         self._answers_again = asyncio.Event()
-        self._loops = Tasks(_failed)
-        self._settling = Tasks(_failed)
+        self._loops = Tasks(_log_failure)
+        self._settling = Tasks(_log_failure)
 
     async def __aenter__(self) -> GatewayJournal:
         while True:
@@ -109,7 +109,7 @@ class GatewayJournal(Journal):
             if key == POSITION:
                 with suppress(ValueError):
                     self._position_s = float(value)
-            elif key != READING and (found := _decoded(value)) is not None:
+            elif key != READING and (found := _decode(value)) is not None:
                 if isinstance(found, SharedNote):
                     await super().keep_note(found.name, found.value)
                 else:
@@ -122,11 +122,11 @@ class GatewayJournal(Journal):
     async def append(self, event: Event, request: Request) -> Entry | None:
         """As on one machine, but first on the servers' disks. Raises StoreError if they do not answer soon: the chat
         repeats the event."""
-        key, received_at = _name(event.key), self._clock.now()
-        taken = TakenEvent(event=event, request=request, received_at=received_at)
+        key, received_at = _digest(event.key), self._clock.now()
+        taken = AcceptedEvent(event=event, request=request, received_at=received_at)
         with self._refusing():
-            async with asyncio.timeout(ACCEPT_S) as limit, self._turns[event.channel]:
-                is_new = await self._bucket.begin(key, _encoded(taken))
+            async with asyncio.timeout(ACCEPT_S) as limit, self._channel_locks[event.channel]:
+                is_new = await self._bucket.create(key, _encode(taken))
                 if not is_new and not await self._is_open(key, taken):
                     return None
                 limit.reschedule(None)
@@ -137,16 +137,16 @@ class GatewayJournal(Journal):
         if entry is not None:
             self._keys[entry.seq] = key
         elif is_new:
-            self._end(key)
+            self._start_settling(key)
         return entry
 
-    async def _is_open(self, key: str, taken: TakenEvent) -> bool:
+    async def _is_open(self, key: str, taken: AcceptedEvent) -> bool:
         """Whether the bucket has the event unsettled, from an attempt whose answer was lost or from a gateway that lost
         its lease meanwhile. Then our file says whether it is known. Raises BusError if that is not decided yet."""
-        if (found := await self._bucket.begun(key)) is None:
+        if (found := await self._bucket.existing_value(key)) is None:
             return False
-        if not isinstance(_decoded(found), TakenEvent):
-            await self._bucket.set(key, _encoded(taken))  # a host made the server store something else there
+        if not isinstance(_decode(found), AcceptedEvent):
+            await self._bucket.set(key, _encode(taken))  # a host made the server store something else there
         return True
 
     @contextmanager
@@ -157,57 +157,57 @@ class GatewayJournal(Journal):
             why = "the NATS servers do not answer: messages are refused until they do"
             if not self._refused:
                 self._refused = why
-                self._loops.start(self._watch(), name="NATS")
+                self._loops.start(self._wait_for_servers(), name="NATS")
             raise StoreError(why) from error
 
     async def settle(self, seq: int) -> None:
         """As on one machine; the next gateway learns of it, too."""
         await super().settle(seq)
         if (key := self._keys.pop(seq, None)) is not None:
-            self._end(key)
+            self._start_settling(key)
 
-    def _end(self, key: str) -> None:
-        self._settling.start(self._ended(key), name="settling")
+    def _start_settling(self, key: str) -> None:
+        self._settling.start(self._settle_on_servers(key), name="settling")
 
-    async def _ended(self, key: str) -> None:
+    async def _settle_on_servers(self, key: str) -> None:
         async with self._at_once:
-            await answered(self._clock, lambda: self._bucket.end(key, KNOWN_S))
+            await retry_until_answered(self._clock, lambda: self._bucket.purge(key, SETTLED_KNOWN_S))
 
     async def pending(self) -> list[Entry]:
         """Events that we or earlier gateways accepted and nobody has settled, in the order they were accepted."""
-        own = {_name(entry.event.key): entry for entry in await super().pending()}
+        own = {_digest(entry.event.key): entry for entry in await super().pending()}
         found: list[Entry] = []
         for key, taken in self._inherited.items():
             entry = own.pop(key, None)
             if entry is None and (entry := await super().append(taken.event, taken.request)) is None:
-                self._end(key)  # settled, but the servers did not learn of it
+                self._start_settling(key)  # settled, but the servers did not learn of it
                 continue
             self._keys[entry.seq] = key
             found.append(
                 Entry(entry.seq, entry.channel, taken.event, taken.request, received_at=taken.received_at)
             )
         self._inherited.clear()
-        return [*await self._unknown(own), *found]
+        return [*await self._settle_unknown(own), *found]
 
-    async def _unknown(self, own: dict[str, Entry]) -> list[Entry]:
+    async def _settle_unknown(self, own: dict[str, Entry]) -> list[Entry]:
         """Entries of our file that were not inherited: settled by another gateway, unless the servers lost them."""
         found = []
         for key, entry in own.items():
-            taken = TakenEvent(event=entry.event, request=entry.request, received_at=entry.received_at)
-            if await self._begins(key, taken):
+            taken = AcceptedEvent(event=entry.event, request=entry.request, received_at=entry.received_at)
+            if await self._is_unsettled(key, taken):
                 self._keys[entry.seq] = key
                 found.append(entry)
             else:
                 await super().settle(entry.seq)
         return found
 
-    async def _begins(self, key: str, taken: TakenEvent) -> bool:
+    async def _is_unsettled(self, key: str, taken: AcceptedEvent) -> bool:
         """Put the event into the bucket if it is missing there. False if it is settled."""
 
         async def begins() -> bool:
-            return await self._bucket.begin(key, _encoded(taken)) or await self._is_open(key, taken)
+            return await self._bucket.create(key, _encode(taken)) or await self._is_open(key, taken)
 
-        return await answered(self._clock, begins)
+        return await retry_until_answered(self._clock, begins)
 
     # Trouble
 
@@ -218,23 +218,23 @@ class GatewayJournal(Journal):
 
     async def news(self) -> str:
         """As on one machine; also when NATS answers again after events had to be refused."""
-        told: list[str] = []
+        messages: list[str] = []
 
         async def file() -> None:
-            told.append(await super(GatewayJournal, self).news())
+            messages.append(await super(GatewayJournal, self).news())
 
         async def servers() -> None:
             await self._answers_again.wait()
             self._answers_again.clear()
-            told.append("the NATS servers answer again: fetching refused events from the chats")
+            messages.append("the NATS servers answer again: fetching refused events from the chats")
 
         await first_of(file(), servers())
-        return ". ".join(told)
+        return ". ".join(messages)
 
-    async def _watch(self) -> None:
+    async def _wait_for_servers(self) -> None:
         """Wait until NATS answers again."""
         log.error(self._refused)
-        await answered(self._clock, lambda: self._bucket.set(READING, ""))
+        await retry_until_answered(self._clock, lambda: self._bucket.set(READING, ""))
         self._refused = ""
         self._answers_again.set()
 
@@ -252,16 +252,16 @@ class GatewayJournal(Journal):
         """Store the time up to which every message has been accepted. It starts once the gaps since the last gateway
         are open, and never lies before the first gateway began: earlier messages are not for us."""
         await self._gaps_open.wait()
-        begun_s, was_refused = 0.0, ""
+        started_s, was_refusing = 0.0, ""
         while True:
             with suppress(BusError, StoreError):
                 now_s = self._clock.now().timestamp()
                 oldest_s = await self._read(journal_file.oldest_gap)
-                begun_s = begun_s or oldest_s or now_s
-                position_s = max(begun_s, min(oldest_s or now_s, now_s - BACK_S))
-                if not was_refused and not self._refused and self._is_held():  # else a gap is opened first
+                started_s = started_s or oldest_s or now_s
+                position_s = max(started_s, min(oldest_s or now_s, now_s - OVERLAP_S))
+                if not was_refusing and not self._refused and self._is_held():  # else a gap is opened first
                     await self._bucket.set(POSITION, str(position_s))
-            was_refused = self._refused
+            was_refusing = self._refused
             await self._clock.sleep(POSITION_S)
 
     async def keep_note(self, name: str, value: str) -> None:
@@ -278,7 +278,7 @@ class GatewayJournal(Journal):
             for name, value in list(self._changed.items()):
                 try:
                     await self._bucket.set(
-                        f"note.{_name(name)}", _encoded(SharedNote(name=name, value=value))
+                        f"note.{_digest(name)}", _encode(SharedNote(name=name, value=value))
                     )
                 except BusError:
                     self._has_changed.set()
@@ -299,22 +299,22 @@ class GatewayJournal(Journal):
         await super().close()
 
 
-def _failed(name: str, error: BaseException) -> None:
+def _log_failure(name: str, error: BaseException) -> None:
     log.error("%s failed: %r", name, error)
 
 
-def _name(key: str) -> str:
+def _digest(key: str) -> str:
     return sha256(key.encode()).hexdigest()[:32]
 
 
-def _encoded(record: TakenEvent | SharedNote) -> str:
+def _encode(record: AcceptedEvent | SharedNote) -> str:
     return msgspec.json.encode(record).decode()
 
 
-def _decoded(value: str) -> TakenEvent | SharedNote | None:
+def _decode(value: str) -> AcceptedEvent | SharedNote | None:
     """None for a value that is not ours: a host can make the server store anything there."""
     try:
-        return msgspec.json.decode(value, type=TakenEvent | SharedNote)
+        return msgspec.json.decode(value, type=AcceptedEvent | SharedNote)
     except (msgspec.DecodeError, ValueError) as error:
         log.warning("cannot read a record of the gateways: %s", error)
         return None

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
-from codebutler.cluster.buckets import BusError, KeyBucket, answered
+from codebutler.cluster.buckets import BusError, KeyBucket, retry_until_answered
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.membership import GATEWAY, HOSTS_BUCKET, LEADER_BUCKET, NOTES_BUCKET
 from codebutler.domain.clock import Clock
@@ -28,7 +28,7 @@ UNANSWERED = 2
 STUCK_S = 20.0
 """A gateway whose event loop hangs for this long no longer leads, although another thread still renews its lease."""
 HOST_TTL_S = 10.0
-HELD = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
+HELD_ELSEWHERE = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
 
 
 class LeaseLostError(CodeButlerError):
@@ -69,7 +69,7 @@ class Leadership:
         """Whether nobody else can lead yet."""
         return self._clock.boottime() < self._until_s
 
-    def alive(self) -> None:
+    def report_alive(self) -> None:
         """The gateway's event loop still runs. After the first call, the lease is lost unless this is called
         regularly."""
         self._alive_s = self._clock.boottime()
@@ -79,7 +79,7 @@ class Leadership:
         for attempt in count(1):
             asked_s = self._clock.boottime()
             try:
-                if (revision := await self._written(None)) is not None:
+                if (revision := await self._write(None)) is not None:
                     self.epoch = self._revision = revision
                     self._until_s = asked_s + self._ttl_s - MARGIN_S
                     return
@@ -88,7 +88,7 @@ class Leadership:
                     await self._reconnect()
             await self._clock.sleep(LOOK_S)
 
-    async def keep(self) -> None:
+    async def renew_until_lost(self) -> None:
         """Renew it until that fails for too long. Always raises LeaseLostError."""
         unanswered = 0
         while True:
@@ -100,7 +100,7 @@ class Leadership:
                 raise LeaseLostError(f"this gateway was blocked for {STUCK_S:g} s")
             try:
                 async with asyncio.timeout(min(RENEW_S, self._until_s - asked_s)):
-                    revision = await self._written(self._revision)
+                    revision = await self._write(self._revision)
             except (BusError, TimeoutError):
                 unanswered += 1
                 if unanswered % UNANSWERED == 0:
@@ -116,13 +116,13 @@ class Leadership:
         self.reconnections += 1
         await self._bus.reconnect()
 
-    async def _written(self, last: int | None) -> int | None:
+    async def _write(self, last: int | None) -> int | None:
         """As ``KeyBucket.put``. An earlier attempt may have succeeded without our knowing: then it is written again,
         because the lease's time counts from when the servers got it, which may be long ago. Raises BusError also while
         that attempt is on too few servers."""
-        revision = await self._bucket.put(GATEWAY, self.instance, last)
+        revision = await self._bucket.put_if_latest(GATEWAY, self.instance, last)
         if revision is None and (found := await self._bucket.get(GATEWAY)) and found[0] == self.instance:
-            revision = await self._bucket.put(GATEWAY, self.instance, found[1])
+            revision = await self._bucket.put_if_latest(GATEWAY, self.instance, found[1])
             if revision is None:
                 raise BusError("not on enough servers yet")
         return revision
@@ -136,12 +136,13 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that acts as a host; it was last heard from at ``seen_s``. ``left``: it said then that it ends."""
+    """The process that acts as a host; it was last heard from at ``seen_s``. ``has_left``: it said then that it
+    ends."""
 
     instance: str
     epoch: int
     seen_s: float
-    left: bool = False
+    has_left: bool = False
 
 
 class HostLeases:
@@ -157,19 +158,19 @@ class HostLeases:
         self._locks: dict[str, asyncio.Lock] = {}
 
     @classmethod
-    async def opened(cls, bus: Bus, clock: Clock) -> HostLeases:
+    async def open(cls, bus: Bus, clock: Clock) -> HostLeases:
         """The leases as stored. Raises BusError."""
         return cls(await bus.bucket(HOSTS_BUCKET), clock)
 
-    async def granted(self, host: str, instance: str) -> int:
+    async def grant(self, host: str, instance: str) -> int:
         """The host's epoch, granted to its process ``instance``, which has just reported. Raises LeaseLostError if
         another process is that host, and BusError."""
         async with self._locks.setdefault(host, asyncio.Lock()):
             holder, now_s = await self._holder(host), self._clock.boottime()
             if holder is None or holder.instance != instance:
-                if holder is not None and not holder.left and now_s - holder.seen_s < self._ttl_s:
-                    raise LeaseLostError(HELD.format(self._ttl_s))
-                epoch = await self._bucket.put(host, instance, holder.epoch if holder else None)
+                if holder is not None and not holder.has_left and now_s - holder.seen_s < self._ttl_s:
+                    raise LeaseLostError(HELD_ELSEWHERE.format(self._ttl_s))
+                epoch = await self._bucket.put_if_latest(host, instance, holder.epoch if holder else None)
                 if epoch is None:
                     self._holders.pop(host, None)
                     raise LeaseLostError("another process has just started as this host")
@@ -177,10 +178,10 @@ class HostLeases:
             self._holders[host] = Holder(instance, holder.epoch, now_s)
             return holder.epoch
 
-    def left(self, host: str) -> None:
+    def mark_left(self, host: str) -> None:
         """The host's process has ended: the next one need not wait."""
         if (holder := self._holders.get(host)) is not None:
-            self._holders[host] = replace(holder, left=True)
+            self._holders[host] = replace(holder, has_left=True)
 
     async def epoch_of(self, host: str) -> int:
         """The latest epoch of the host; 0 if it never had one. Raises BusError."""
@@ -195,12 +196,12 @@ class HostLeases:
     def is_away(self, host: str) -> bool:
         """Whether it has been silent for long, or said that it ends. A new leader gives it time to report."""
         holder = self._holders.get(host)
-        return self.silent_s(host) >= self._ttl_s or (holder is not None and holder.left)
+        return self.silent_s(host) >= self._ttl_s or (holder is not None and holder.has_left)
 
     def is_awake(self, host: str) -> bool:
         """Whether it was heard from recently."""
         holder = self._holders.get(host)
-        if holder is None or holder.left or holder.seen_s <= self._began_s:
+        if holder is None or holder.has_left or holder.seen_s <= self._began_s:
             return False
         return self.silent_s(host) < self._ttl_s
 
@@ -245,9 +246,9 @@ class SharedNotes:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @classmethod
-    async def opened(cls, bus: Bus, leadership: Leadership, clock: Clock) -> SharedNotes:
+    async def open(cls, bus: Bus, leadership: Leadership, clock: Clock) -> SharedNotes:
         """The notes, once NATS answers."""
-        return cls(await answered(clock, lambda: bus.bucket(NOTES_BUCKET)), leadership, clock)
+        return cls(await retry_until_answered(clock, lambda: bus.bucket(NOTES_BUCKET)), leadership, clock)
 
     async def note(self, name: str) -> str:
         """The note of that name; "" if there is none. Waits for NATS longer than a lease lasts. Raises StoreError."""
@@ -266,7 +267,7 @@ class SharedNotes:
                 if name not in self._revisions and (await self._read(name))[0] > epoch:
                     raise StoreError("another gateway is active")
                 try:
-                    revision = await self._bucket.put(
+                    revision = await self._bucket.put_if_latest(
                         _key(name), f"{epoch} {value}", self._revisions.pop(name)
                     )
                 except BusError as error:

@@ -27,21 +27,21 @@ HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 LEADER_BUCKET = "CB_LEADER"
 HOSTS_BUCKET = "CB_HOSTS"
 NOTES_BUCKET = "CB_NOTES"
-TAKEN_BUCKET = "CB_TAKEN"
+ACCEPTED_BUCKET = "CB_TAKEN"
 ANSWERS = "answers"
 REMOVALS = "cb.removed"
 """Where a command on the gateway's machine reports that it has removed a host. No host's account has this subject."""
 GATEWAY = "gateway"
 
 
-def token(repo: str) -> str:
+def subject_token(repo: str) -> str:
     """A repository's name as one token of a subject and as a consumer's name, which must not contain a dot."""
     return repo.replace(".", "=")
 
 
 def events_to(host: str, repo: str) -> str:
     """Where the events of a repository go."""
-    return f"cb.in.{host}.ev.{token(repo)}"
+    return f"cb.in.{host}.ev.{subject_token(repo)}"
 
 
 def answers_to(host: str) -> str:
@@ -51,7 +51,7 @@ def answers_to(host: str) -> str:
 
 def calls_of(host: str, repo: str) -> str:
     """Where a host sends its repository's calls."""
-    return f"cb.out.{host}.{token(repo)}"
+    return f"cb.out.{host}.{subject_token(repo)}"
 
 
 def news_of(host: str) -> str:
@@ -73,16 +73,16 @@ STAND_BY = "cb.standby"
 """Where a gateway reports that it stands by."""
 
 
-def told_by(host: str, order: str) -> str:
+def order_answers_of(host: str, order: str) -> str:
     """Where a host answers that order of the gateway. Between accounts, the server routes only the answers to a host's
     own questions automatically."""
     return f"cb.told.{host}.{order}"
 
 
-def answers_of(subject: str, order: str) -> str:
+def answer_subject(subject: str, order: str) -> str:
     """Where the answer to a question at ``subject`` goes; "" for the sender's own inbox."""
     host = subject.removeprefix(orders_to(""))
-    return told_by(host, order) if host != subject else ""
+    return order_answers_of(host, order) if host != subject else ""
 
 
 def stream_in(host: str) -> str:
@@ -97,7 +97,7 @@ def stream_out(host: str) -> str:
 
 def consumer_of(repo: str) -> str:
     """The durable consumer of a repository's events."""
-    return f"ev_{token(repo)}"
+    return f"ev_{subject_token(repo)}"
 
 
 HOST_SERVICES = (
@@ -121,17 +121,17 @@ def host_services(host: str) -> tuple[str, ...]:
         calls_of(host, ">"),
         questions_of(host),
         news_of(host),
-        told_by(host, ">"),
+        order_answers_of(host, ">"),
         f"$JS.API.CONSUMER.MSG.NEXT.{stream_in(host)}.*",
         f"$JS.ACK.{stream_in(host)}.>",
     )
 
 
-NAME = "cluster.json"
-PREFIX = "cbj1."
+MEMBERSHIP_FILE = "cluster.json"
+FORMAT_PREFIX = "cbj1."
 """The beginning of a token, with the version of its format."""
 MAX_TOKEN_BYTES = 2**16
-SAFE = 3
+USUAL_REPLICAS = 3
 """The usual number of servers and copies, which survives the loss of one. More would cost each write another disk."""
 
 
@@ -159,17 +159,17 @@ class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def copies(self) -> int:
         """On how many of these servers everything is kept."""
-        return self.replicas or (SAFE if len(self.servers) >= SAFE else 1)
+        return self.replicas or (USUAL_REPLICAS if len(self.servers) >= USUAL_REPLICAS else 1)
 
 
 def is_host(home: Home) -> bool:
     """Whether this home is a host's, whose gateway has the channels of its repositories. Raises ConfigError."""
-    return (home.root / NAME).exists() and _read(home).name != GATEWAY
+    return (home.root / MEMBERSHIP_FILE).exists() and _read(home).name != GATEWAY
 
 
 def read_membership(home: Home, *, gateway: bool) -> ClusterMembership:
     """The membership in this home. Raises ConfigError, with a line that says what to do."""
-    source = home.root / NAME
+    source = home.root / MEMBERSHIP_FILE
     if not source.exists():
         how = "codebutler cluster create" if gateway else "codebutler host join"
         raise ConfigError(f"{source} does not exist: `{how}` creates it")
@@ -183,7 +183,7 @@ def read_membership(home: Home, *, gateway: bool) -> ClusterMembership:
     return membership
 
 
-def membership_of(file: Path) -> ClusterMembership:
+def read_gateway_membership(file: Path) -> ClusterMembership:
     """A gateway's membership, from another file. Raises ConfigError."""
     try:
         membership = parse_as(file.read_bytes(), str(file), ClusterMembership)
@@ -198,30 +198,30 @@ def write_membership(home: Home, membership: ClusterMembership) -> None:
     """Write it, readable by its owner only. Raises CodeButlerError."""
     home.ensure()
     with home.open() as directory:
-        directory.write(NAME, msgspec.json.format(msgspec.json.encode(membership), indent=2))
+        directory.write(MEMBERSHIP_FILE, msgspec.json.format(msgspec.json.encode(membership), indent=2))
 
 
 def token_of(membership: ClusterMembership) -> str:
     """The membership as one line, to carry it to another machine. It is a secret."""
     packed = zlib.compress(msgspec.msgpack.encode(membership), 9)
-    return PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    return FORMAT_PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def membership_in(token: str) -> ClusterMembership:
+def membership_from_token(subject_token: str) -> ClusterMembership:
     """The membership in a token. Raises ConfigError without quoting it."""
-    text = "".join(token.split())
-    if not text.startswith(PREFIX):
-        raise ConfigError(f"this is not a token: paste the whole line, starting with {PREFIX} on")
-    body = text.removeprefix(PREFIX)
+    text = "".join(subject_token.split())
+    if not text.startswith(FORMAT_PREFIX):
+        raise ConfigError(f"this is not a token: paste the whole line, starting with {FORMAT_PREFIX} on")
+    body = text.removeprefix(FORMAT_PREFIX)
     try:
         packed = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
-        opened = zlib.decompressobj()
-        data = opened.decompress(packed, MAX_TOKEN_BYTES)
+        decompressor = zlib.decompressobj()
+        data = decompressor.decompress(packed, MAX_TOKEN_BYTES)
         membership = msgspec.msgpack.decode(data, type=ClusterMembership)
-        whole = opened.eof
+        is_complete = decompressor.eof
     except (ValueError, zlib.error, msgspec.DecodeError):
-        whole = False
-    if not whole:
+        is_complete = False
+    if not is_complete:
         raise ConfigError("the token is damaged: copy the whole line again")
     if membership.name == GATEWAY or (fault := _fault(membership)):
         raise ConfigError(
@@ -259,11 +259,11 @@ def _fault(membership: ClusterMembership) -> str:
 
 
 def _read(home: Home) -> ClusterMembership:
-    source = home.root / NAME
+    source = home.root / MEMBERSHIP_FILE
     data = None
     if home.root.is_dir():
         with home.open() as directory:
-            data = directory.read(NAME)
+            data = directory.read(MEMBERSHIP_FILE)
     if data is None:
         raise ConfigError(f"there is no {source}")
     return parse_as(data, str(source), ClusterMembership)

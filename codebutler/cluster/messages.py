@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct, field, structs
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ProtocolError
@@ -22,7 +22,7 @@ from codebutler.protocol.capabilities import HostReport
 from codebutler.protocol.conversations import Question as WorkerQuestion
 from codebutler.protocol.conversations import Told, Traced
 from codebutler.protocol.messages import ID, TotalUse, TurnEnded
-from codebutler.supervisor.port import News as Reported
+from codebutler.supervisor.port import News as WorkerNews
 from codebutler.supervisor.supervisor import RepoRow
 
 CLUSTER_VERSION = 1
@@ -130,10 +130,10 @@ class HostNews(_ClusterMessage, frozen=True, tag="news"):
     nanoseconds since 1970."""
 
     repo: str
-    news: Reported
+    news: WorkerNews
     at: int = 0
 
-    def told(self, now: datetime) -> Reported:
+    def with_local_times(self, now: datetime) -> WorkerNews:
         """The news, with its times by our clock, which is ``now``."""
         if not isinstance(self.news, Traced):
             return self.news
@@ -155,7 +155,7 @@ class StandingBy(_ClusterMessage, frozen=True, tag="standing-by"):
 # Questions of a host, each answered at once.
 
 
-class Beat(_ClusterMessage, frozen=True, tag="beat"):
+class HostHeartbeat(_ClusterMessage, frozen=True, tag="beat"):
     """The host is alive. ``instance`` is new for each process; ``rows``: the states of its repositories; ``known``: the
     digest of the assignment that it has. ``epoch`` is 0 until one was granted. ``leaves``: it ends, so another process
     may begin. ``release``: its version of CodeButler. ``totals`` and ``runs``: which state of these it has from the
@@ -190,7 +190,7 @@ class ThreadQuestion(_ClusterMessage, frozen=True, tag="thread"):
     before: MessageRef
 
 
-HostQuestion = Beat | FetchQuestion | ThreadQuestion
+HostQuestion = HostHeartbeat | FetchQuestion | ThreadQuestion
 
 
 class Granted(_ClusterMessage, frozen=True, tag="granted"):
@@ -224,21 +224,21 @@ class FilePiece(_ClusterMessage, frozen=True, tag="piece"):
     transcript: str = ""
 
 
-class ThreadSaid(_ClusterMessage, frozen=True, tag="said"):
+class ThreadMessages(_ClusterMessage, frozen=True, tag="said"):
     """The messages of a thread."""
 
-    said: tuple[Quoted, ...]
+    messages: tuple[Quoted, ...] = field(name="said")
     left_out: int
 
 
-class NotDone(_ClusterMessage, frozen=True, tag="failed"):
+class RequestFailed(_ClusterMessage, frozen=True, tag="failed"):
     """Why there is no answer; ``code`` is the chat's."""
 
     code: str
     text: str
 
 
-Reply = Granted | Refused | FilePiece | ThreadSaid | NotDone
+Reply = Granted | Refused | FilePiece | ThreadMessages | RequestFailed
 
 
 # Orders of the gateway to a host, each answered at once.
@@ -258,7 +258,7 @@ class AskOrder(_ClusterMessage, frozen=True, tag="ask"):
     question: WorkerQuestion
 
 
-class LookOrder(_ClusterMessage, frozen=True, tag="look"):
+class CheckPullsOrder(_ClusterMessage, frozen=True, tag="look"):
     """There is news of these pull requests, none = of any."""
 
     repo: str
@@ -272,13 +272,13 @@ class WorkerOrder(_ClusterMessage, frozen=True, tag="worker"):
     how: Literal["wake", "restart"]
 
 
-Order = StopOrder | AskOrder | LookOrder | WorkerOrder
+Order = StopOrder | AskOrder | CheckPullsOrder | WorkerOrder
 
 
 class OrderDone(_ClusterMessage, frozen=True, tag="done"):
     """The result of an order; ``problem`` says why it failed."""
 
-    told: Told | None = None
+    answer: Told | None = field(default=None, name="told")
     problem: str = ""
 
 
@@ -313,7 +313,7 @@ def encode(message: _ClusterMessage) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def misfit(host: int, gateway: int, *, name: str, release: str) -> str:
+def incompatibility(host: int, gateway: int, *, name: str, release: str) -> str:
     """Why a gateway of the protocol version ``gateway`` cannot serve the host ``name`` of version ``host``, and what to
     do; "" if it can. ``release``: the host's version of CodeButler, "" if it does not say. Messages of the previous
     version stay readable: added fields have defaults, and unknown ones are ignored."""

@@ -23,12 +23,12 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from codebutler.cluster.buckets import OURS, BusError
+from codebutler.cluster.buckets import OWN_PREFIXES, BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.connection import connected_client
 from codebutler.cluster.fleet import Fleet, HostedRepo
 from codebutler.cluster.health import read_streams
-from codebutler.cluster.host import BEAT_S
+from codebutler.cluster.host import HEARTBEAT_S
 from codebutler.cluster.leases import LOOK_S, Epochs
 from codebutler.cluster.membership import (
     GATEWAY,
@@ -43,7 +43,7 @@ from codebutler.cluster.membership import (
     stream_out,
 )
 from codebutler.cluster.messages import ClusterCodec, EventForHost, HostRemoved, ToHost, encode
-from codebutler.cluster.questions import digest_of
+from codebutler.cluster.questions import assignment_digest
 from codebutler.config.channels import assigned
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
@@ -53,7 +53,7 @@ from codebutler.supervisor.port import Services
 from codebutler.supervisor.workers import Mover
 
 WORKERS_BEAT_S = 5.0
-QUIET_S = WORKERS_BEAT_S + BEAT_S + LOOK_S
+QUIET_S = WORKERS_BEAT_S + HEARTBEAT_S + LOOK_S
 """The longest time until we learn that a worker has stored an event: through its own report and its host's."""
 
 log = logging.getLogger("codebutler.cluster")
@@ -78,7 +78,7 @@ class HostMoves:
         self._remotes = remotes
         self._prepare = prepare
         self._codec: ClusterCodec[ToHost] = ClusterCodec(ToHost)
-        self.mover = Mover(self._hold, self._release, self._ended, self._sent, self._taken_over)
+        self.mover = Mover(self._hold, self._release, self._wait_quiet, self._wait_sent, self._take_over)
 
     def _hold(self, name: str, leaves: str) -> None:
         self._remote(name).hold(leaves)
@@ -91,11 +91,11 @@ class HostMoves:
             raise RegistryError(f"no repository named {name} is served now")
         return self._remotes[name]
 
-    async def _sent(self, name: str) -> None:
-        while self._remote(name).sending:
+    async def _wait_sent(self, name: str) -> None:
+        while self._remote(name).sending_count:
             await self._clock.sleep(LOOK_S)
 
-    async def _ended(self, name: str) -> None:
+    async def _wait_quiet(self, name: str) -> None:
         """Wait until the repository stays quiet for QUIET_S: the host's report on its worker is some seconds old."""
         quiet_since_s: float | None = None
         while True:
@@ -115,29 +115,36 @@ class HostMoves:
             return False
         turns, worker = row.turns, row.worker
         if any(
-            (remote.sending, worker.undelivered, worker.outbox, turns.running, turns.queued, turns.waiting)
+            (
+                remote.sending_count,
+                worker.undelivered,
+                worker.outbox,
+                turns.running,
+                turns.queued,
+                turns.waiting,
+            )
         ):
             return False
         try:
-            untaken = await self._bus.counts(stream_in(host), events_to(host, name))
-            undone = await self._bus.counts(stream_out(host), calls_of(host, name))
+            untaken = await self._bus.message_counts(stream_in(host), events_to(host, name))
+            undone = await self._bus.message_counts(stream_out(host), calls_of(host, name))
         except BusError:
             return False
         return not untaken and not undone
 
-    async def _taken_over(self, name: str, old: str) -> int:
+    async def _take_over(self, name: str, old: str) -> int:
         """Move the untaken events to the new host. The old host takes none once it knows that the repository is no
         longer its own. Nor does a silent host, whose lease has ended: it is fenced, however late it wakes."""
-        while not self._has_let_go(name, old):
+        while not self._is_released(name, old):
             await self._clock.sleep(LOOK_S)
         remote = self._remote(name)
         stream, subject = stream_in(old), events_to(old, name)
         await self._prepare(remote.host, name)
-        doubtful = await self._bus.handed_out(stream, consumer_of(name))
+        doubtful = await self._bus.last_delivered(stream, consumer_of(name))
         lost = 0
-        while (found := await self._bus.first(stream, subject)) is not None:
+        while (found := await self._bus.oldest_message(stream, subject)) is not None:
             seq, body = found
-            event = self._event(body, remote, is_doubtful=seq <= doubtful)
+            event = self._event_for_new_host(body, remote, is_doubtful=seq <= doubtful)
             if event is None:
                 lost += 1
             else:
@@ -145,15 +152,19 @@ class HostMoves:
                 # worker the event's key.
                 where = events_to(remote.host, name)
                 await self._bus.publish(where, encode(event), f"moved {old} {seq} {event.event.key}")
-            await self._bus.drop(stream, seq)
-        await self._bus.drop_consumer(stream, consumer_of(name))
+            await self._bus.delete_message(stream, seq)
+        await self._bus.delete_consumer(stream, consumer_of(name))
         return lost
 
-    def _has_let_go(self, name: str, old: str) -> bool:
-        digest = digest_of(tuple(assigned(each.repo) for each in self._remotes.values() if each.host == old))
-        return self._hosts.is_away(old) or self._fleet.has_left(name, old, digest)
+    def _is_released(self, name: str, old: str) -> bool:
+        digest = assignment_digest(
+            tuple(assigned(each.repo) for each in self._remotes.values() if each.host == old)
+        )
+        return self._hosts.is_away(old) or self._fleet.has_released(name, old, digest)
 
-    def _event(self, body: bytes, remote: HostedRepo, *, is_doubtful: bool) -> EventForHost | None:
+    def _event_for_new_host(
+        self, body: bytes, remote: HostedRepo, *, is_doubtful: bool
+    ) -> EventForHost | None:
         """The event for the new host. The old one may have stored a doubtful event: for a message, a person is asked;
         any other event is dropped (None). It keeps the epoch of the gateway that sent it: the host asks the leader
         about an older one."""
@@ -167,7 +178,9 @@ class HostMoves:
         if is_doubtful:
             if not isinstance(event.event, MessagePosted):
                 log.warning(
-                    "dropped a %s that %s may already have handled", type(event.event).__name__, remote.leaves
+                    "dropped a %s that %s may already have handled",
+                    type(event.event).__name__,
+                    remote.old_host,
                 )
                 return None
             asked = replace(event.event, handled="maybe", late=True, stale=True)
@@ -175,18 +188,18 @@ class HostMoves:
         return replace(event, host=remote.host)
 
 
-async def emptied(bus: Bus, host: str) -> HostRemoved:
+async def purge_host(bus: Bus, host: str) -> HostRemoved:
     """Count the messages in its streams, and delete them. Its credential must be revoked already. Raises BusError."""
     events = events_to(host, "")
-    subjects = await bus.counts(stream_in(host), f"{events}>")
-    calls = await bus.counts(stream_out(host), ">")
+    subjects = await bus.message_counts(stream_in(host), f"{events}>")
+    calls = await bus.message_counts(stream_out(host), ">")
     for stream in (stream_in(host), stream_out(host)):
         await bus.purge(stream)
     waited = {subject.removeprefix(events).replace("=", "."): count for subject, count in subjects.items()}
     return HostRemoved(epoch=0, host=host, waited=waited, calls=sum(calls.values()))
 
 
-async def announced(bus: Bus, removed: HostRemoved) -> bool:
+async def announce_removal(bus: Bus, removed: HostRemoved) -> bool:
     """Have the gateway that leads tell the channels. False if none does."""
     try:
         await bus.ask(REMOVALS, encode(removed))
@@ -195,7 +208,7 @@ async def announced(bus: Bus, removed: HostRemoved) -> bool:
     return True
 
 
-class Removals:
+class RemovalListener:
     """At the gateway: tells the channels of a removed host's repositories, which ``repos`` finds."""
 
     def __init__(
@@ -206,7 +219,7 @@ class Removals:
         self._repos = repos
         self._codec: ClusterCodec[HostRemoved] = ClusterCodec(HostRemoved)
 
-    async def told(self, _subject: str, body: bytes) -> bytes | None:
+    async def on_removed(self, _subject: str, body: bytes) -> bytes | None:
         """Handle the message of a command on this machine: no host can send one here."""
         if not self._authority.is_held:
             return None
@@ -216,7 +229,7 @@ class Removals:
             log.warning("%s", error)
             return None
         log.info("%s was removed from the cluster", removed.host)
-        self._authority.hosts.left(removed.host)
+        self._authority.hosts.mark_left(removed.host)
         for repo in self._repos(removed.host):
             try:
                 await self._services.quarantined(repo, _notice(removed, repo.name))
@@ -235,12 +248,12 @@ def _notice(removed: HostRemoved, repo: str) -> str:
 
 
 CHUNK_BYTES = 128 * 2**10
-LISTEN_S = 2 * BEAT_S
+LISTEN_S = 2 * HEARTBEAT_S
 PATIENCE_S = 30.0
 TRIES = 3
 
 
-async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -> dict[str, int]:
+async def copy_streams(old: ClusterMembership, new: ClusterMembership, clock: Clock) -> dict[str, int]:
     """Copy all streams; returns the number of messages by stream. Nothing may use either set of servers. Raises
     CodeButlerError."""
     try:
@@ -248,21 +261,24 @@ async def copied(old: ClusterMembership, new: ClusterMembership, clock: Clock) -
             connected_client(old, clock, PATIENCE_S) as (source, _),
             connected_client(new, clock, PATIENCE_S) as (target, _),
         ):
-            await _refuse_used(source)
+            await _check_unused(source)
             if there := await _names(target):
                 raise CodeButlerError(
                     f"nothing was copied: the new servers already have streams ({', '.join(there)})"
                 )
-            return {name: await _copied(source, target, name, new.copies) for name in await _names(source)}
+            return {
+                name: await _copy_with_retries(source, target, name, new.copies)
+                for name in await _names(source)
+            }
     except (NatsError, OSError) as error:
         raise CodeButlerError(f"NATS: {error or type(error).__name__}") from error
 
 
 async def _names(client: Client) -> list[str]:
-    return sorted(each.name for each in await read_streams(client) if each.name.startswith(OURS))
+    return sorted(each.name for each in await read_streams(client) if each.name.startswith(OWN_PREFIXES))
 
 
-async def _refuse_used(source: Client) -> None:
+async def _check_unused(source: Client) -> None:
     """Raises CodeButlerError if the old servers are in use: messages sent to them from now on would be lost."""
     heard: set[str] = set()
     subscription = await source.subscribe(questions_of("*"))
@@ -275,7 +291,7 @@ async def _refuse_used(source: Client) -> None:
     if heard:
         raise CodeButlerError(f"stop `codebutler host` on {', '.join(sorted(heard))} first")
     asked = json.dumps({"last_by_subj": f"$KV.{LEADER_BUCKET}.{GATEWAY}"}).encode()
-    found = await _asked(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", asked)
+    found = await _request_raw(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", asked)
     if "message" in found and b"KV-Operation" not in b64decode(
         found["message"].get("hdrs", "")
     ):  # the gateway has not released its lease
@@ -284,47 +300,47 @@ async def _refuse_used(source: Client) -> None:
         )
 
 
-async def _copied(source: Client, target: Client, name: str, replicas: int) -> int:
+async def _copy_with_retries(source: Client, target: Client, name: str, replicas: int) -> int:
     """Copy a stream; retried, since servers that are busy or choosing a leader abandon a copy."""
-    for left in reversed(range(TRIES)):
+    for remaining in reversed(range(TRIES)):
         chunks = await source.subscribe(source.new_inbox())
         try:
-            return await _copy(source, target, name, replicas, chunks)
+            return await _copy_stream(source, target, name, replicas, chunks)
         except (NatsError, CodeButlerError) as error:
             log.warning("%s is not copied yet: %s", name, error or type(error).__name__)
-            await _asked(target, f"$JS.API.STREAM.DELETE.{name}", b"")  # remove an incomplete copy
-            if not left:
+            await _request_raw(target, f"$JS.API.STREAM.DELETE.{name}", b"")  # remove an incomplete copy
+            if not remaining:
                 raise
         finally:
             await chunks.unsubscribe()
     raise AssertionError("the last failure was raised")
 
 
-async def _copy(source: Client, target: Client, name: str, replicas: int, chunks: Subscription) -> int:
+async def _copy_stream(source: Client, target: Client, name: str, replicas: int, chunks: Subscription) -> int:
     wanted = {"deliver_subject": chunks.subject, "no_consumers": False, "chunk_size": CHUNK_BYTES}
-    taken = await _done(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
+    taken = await _request(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
     # On all its servers from the start: if it is moved later, its consumers stay behind.
     config = taken["config"] | {"num_replicas": replicas}
     stream = json.dumps({"config": config, "state": taken["state"]}).encode()
-    place = (await _done(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
+    place = (await _request(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
     while (chunk := await chunks.next_msg(PATIENCE_S)).data:
         if said := (await target.request(place, chunk.data, timeout=PATIENCE_S)).data:
             raise CodeButlerError(f"{name} cannot be restored: {said.decode(errors='replace')}")
         if chunk.reply:  # the server waits for this flow control answer
             await source.publish(chunk.reply, b"")
-    count: int = (await _done(target, place, b""))["state"]["messages"]
+    count: int = (await _request(target, place, b""))["state"]["messages"]
     if count != (total := taken["state"]["messages"]):
         raise CodeButlerError(f"{name} was not restored completely: {count} of {total} messages")
     return count
 
 
-async def _done(client: Client, subject: str, body: bytes) -> dict[str, Any]:
-    answer = await _asked(client, subject, body)
+async def _request(client: Client, subject: str, body: bytes) -> dict[str, Any]:
+    answer = await _request_raw(client, subject, body)
     if "error" in answer:
         raise CodeButlerError(f"{subject}: {answer['error'].get('description', answer['error'])}")
     return answer
 
 
-async def _asked(client: Client, subject: str, body: bytes) -> dict[str, Any]:
+async def _request_raw(client: Client, subject: str, body: bytes) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads((await client.request(subject, body, timeout=PATIENCE_S)).data)
     return answer

@@ -12,13 +12,12 @@ from hashlib import sha256
 from msgspec import msgpack
 
 from codebutler.cluster.buckets import BusError
-from codebutler.cluster.bus import IN_FLIGHT, Bus, Delivered
-from codebutler.cluster.connection import Seldom
+from codebutler.cluster.bus import IN_FLIGHT, Bus, DeliveredMessage
+from codebutler.cluster.connection import LogLimiter
 from codebutler.cluster.leases import Epochs, LeaseLostError
 from codebutler.cluster.membership import GATEWAY, answers_to, calls_of, stream_out
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
-    Beat,
     Call,
     CallAnswer,
     ClusterCodec,
@@ -27,17 +26,18 @@ from codebutler.cluster.messages import (
     FetchQuestion,
     FilePiece,
     Granted,
+    HostHeartbeat,
     HostQuestion,
-    NotDone,
     Refused,
     Reply,
     ReportCall,
+    RequestFailed,
     ReturnedCall,
     SendCall,
+    ThreadMessages,
     ThreadQuestion,
-    ThreadSaid,
     encode,
-    misfit,
+    incompatibility,
 )
 from codebutler.config.channels import assigned
 from codebutler.config.schema import RepoSettings
@@ -49,7 +49,7 @@ from codebutler.protocol.messages import TotalUse
 from codebutler.supervisor.port import Services
 
 PIECE_WAIT_S = 3.0
-FORGOTTEN_S = 60.0
+IDLE_DOWNLOAD_S = 60.0
 DOWNLOADS = 32
 """The most downloads at once for one host; the next one waits."""
 
@@ -60,61 +60,61 @@ class HostDownload:
     """A file on its way to a host, as fast as the host asks for pieces; it ends if the host stops asking."""
 
     def __init__(self) -> None:
-        self.pieces: asyncio.Queue[FilePiece | NotDone] = asyncio.Queue(1)
-        self.number = -1
-        self.given: FilePiece | NotDone | None = None
+        self.pieces: asyncio.Queue[FilePiece | RequestFailed] = asyncio.Queue(1)
+        self.latest_number = -1
+        self.latest: FilePiece | RequestFailed | None = None
         self.ended = False
 
     async def run(self, services: Services, repo: RepoSettings, file_id: str, epoch: int) -> None:
         """Fetch the file. Its end, or the error, is the last piece."""
-        end: FilePiece | NotDone
+        end: FilePiece | RequestFailed
         try:
-            told = await services.fetch(
+            result = await services.fetch(
                 repo, file_id, lambda data: self._put(FilePiece(epoch=epoch, data=data))
             )
-            end = FilePiece(epoch=epoch, last=True, file=told.file, transcript=told.transcript)
+            end = FilePiece(epoch=epoch, last=True, file=result.file, transcript=result.transcript)
         except CodeButlerError as error:
             code = error.code if isinstance(error, ChatError) else "internal_error"
-            end = NotDone(epoch=epoch, code=code, text=str(error))
+            end = RequestFailed(epoch=epoch, code=code, text=str(error))
         with suppress(TimeoutError):
             await self._put(end)
 
-    async def _put(self, piece: FilePiece | NotDone) -> None:
-        async with asyncio.timeout(FORGOTTEN_S):
+    async def _put(self, piece: FilePiece | RequestFailed) -> None:
+        async with asyncio.timeout(IDLE_DOWNLOAD_S):
             await self.pieces.put(piece)
 
-    async def piece(self, number: int) -> FilePiece | NotDone | None:
+    async def piece(self, number: int) -> FilePiece | RequestFailed | None:
         """The piece; None if it has not arrived yet."""
-        if number == self.number:
-            return self.given
+        if number == self.latest_number:
+            return self.latest
         try:
             async with asyncio.timeout(PIECE_WAIT_S):
-                self.given = await self.pieces.get()
+                self.latest = await self.pieces.get()
         except TimeoutError:
             return None
-        self.number = number
-        return self.given
+        self.latest_number = number
+        return self.latest
 
 
 class HostQuestions:
-    """Answers hosts' questions. ``repos`` returns a host's repositories; ``heard`` gets each beat."""
+    """Answers hosts' questions. ``repos`` returns a host's repositories; ``on_heartbeat`` gets each beat."""
 
     def __init__(
         self,
         authority: Epochs,
         services: Services,
         repos: Callable[[str], tuple[RepoSettings, ...]],
-        heard: Callable[[str, Beat], None],
+        on_heartbeat: Callable[[str, HostHeartbeat], None],
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._mistakes = Seldom()
+        self._log_limiter = LogLimiter()
         self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
         self._authority = authority
         self._services = services
         self._repos = repos
-        self._heard = heard
-        self.misfits: dict[str, str] = {}
+        self._on_heartbeat = on_heartbeat
+        self.incompatible: dict[str, str] = {}
         """Hosts that are not served because their version does not fit, each with the reason."""
         self._states = 0
         self._totals: dict[tuple[str, str], dict[str, TotalUse]] = {}
@@ -122,12 +122,12 @@ class HostQuestions:
         self._downloads: dict[tuple[str, str], HostDownload] = {}
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
-    async def answered(self, host: str, body: bytes) -> bytes | None:
+    async def handle(self, host: str, body: bytes) -> bytes | None:
         """The answer, None if there is none. An unreadable question is logged, at most once a minute for each host."""
         try:
             reply = await self.answer(host, self._question.decode(body))
         except (ProtocolError, BusError) as error:
-            if self._mistakes.admits(host, self._clock.monotonic()):
+            if self._log_limiter.admits(host, self._clock.monotonic()):
                 log.warning("a question of %s: %s", host, error)
             return None
         return encode(reply) if reply is not None else None
@@ -136,17 +136,19 @@ class HostQuestions:
         """The answer; None while we do not lead, since another gateway answers then."""
         if not self._authority.is_held:
             return None
-        if isinstance(question, Beat):
+        if isinstance(question, HostHeartbeat):
             return await self._beat(host, question)
         epoch = self._authority.epoch
         repo = next((each for each in self._repos(host) if each.name == question.repo), None)
         if repo is None or question.epoch != await self._authority.hosts.epoch_of(host):
-            return NotDone(epoch=epoch, code="fenced", text=f"{question.repo} is not served by this host")
+            return RequestFailed(
+                epoch=epoch, code="fenced", text=f"{question.repo} is not served by this host"
+            )
         if isinstance(question, FetchQuestion):
             return await self._piece(host, repo, question)
         return await self._thread(repo, question)
 
-    def use_changed(self) -> None:
+    def on_use_changed(self) -> None:
         """The use has changed: hosts have to learn the new totals."""
         self._states += 1
         self._totals.clear()
@@ -155,25 +157,25 @@ class HostQuestions:
         """Cancel all downloads."""
         await self._tasks.close(0)
 
-    async def _beat(self, host: str, beat: Beat) -> Reply:
+    async def _beat(self, host: str, beat: HostHeartbeat) -> Reply:
         epoch = self._authority.epoch
-        if why := misfit(beat.version, CLUSTER_VERSION, name=host, release=beat.release):
-            if self.misfits.get(host) != why and self._mistakes.admits(host, self._clock.monotonic()):
+        if why := incompatibility(beat.version, CLUSTER_VERSION, name=host, release=beat.release):
+            if self.incompatible.get(host) != why and self._log_limiter.admits(host, self._clock.monotonic()):
                 log.error("refused a host: %s", why)
-            self.misfits[host] = why
+            self.incompatible[host] = why
             return Refused(epoch=epoch, why=why)
-        self.misfits.pop(host, None)
+        self.incompatible.pop(host, None)
         try:
-            host_epoch = await self._authority.hosts.granted(host, beat.instance)
+            host_epoch = await self._authority.hosts.grant(host, beat.instance)
         except LeaseLostError as error:
             return Refused(epoch=epoch, why=str(error), for_now=True)
         except BusError as error:
-            return NotDone(epoch=epoch, code="unreachable", text=str(error))
-        self._heard(host, beat)
+            return RequestFailed(epoch=epoch, code="unreachable", text=str(error))
+        self._on_heartbeat(host, beat)
         if beat.leaves:
-            self._authority.hosts.left(host)
+            self._authority.hosts.mark_left(host)
         repos = tuple(assigned(each) for each in self._repos(host))
-        digest = digest_of(repos)
+        digest = assignment_digest(repos)
         known, totals = digest == beat.known, f"{epoch} {self._states} {digest}"
         runs = f"{epoch} {digest}"
         return Granted(
@@ -203,14 +205,16 @@ class HostQuestions:
         download = self._downloads.get(key)
         if download is None:
             if question.number:
-                return NotDone(epoch=epoch, code="unreachable", text="the gateway has changed: try again")
+                return RequestFailed(
+                    epoch=epoch, code="unreachable", text="the gateway has changed: try again"
+                )
             if sum(of == host and not each.ended for (of, _), each in self._downloads.items()) >= DOWNLOADS:
                 await asyncio.sleep(PIECE_WAIT_S)
-                return NotDone(epoch=epoch, code="wait", text="")
+                return RequestFailed(epoch=epoch, code="wait", text="")
             download = self._downloads[key] = HostDownload()
             self._tasks.start(self._download(key, repo, question.file_id, epoch), name=f"download for {host}")
         piece = await download.piece(question.number)
-        return piece or NotDone(epoch=epoch, code="wait", text="")
+        return piece or RequestFailed(epoch=epoch, code="wait", text="")
 
     async def _download(self, key: tuple[str, str], repo: RepoSettings, file_id: str, epoch: int) -> None:
         """Keep its end for a while, in case the host did not get it."""
@@ -218,20 +222,20 @@ class HostQuestions:
         try:
             await download.run(self._services, repo, file_id, epoch)
             download.ended = True
-            await asyncio.sleep(FORGOTTEN_S)
+            await asyncio.sleep(IDLE_DOWNLOAD_S)
         finally:
             del self._downloads[key]
 
     async def _thread(self, repo: RepoSettings, question: ThreadQuestion) -> Reply:
         epoch = self._authority.epoch
         try:
-            said, left_out = await self._services.thread(repo, question.thread, question.before)
+            messages, left_out = await self._services.thread(repo, question.thread, question.before)
         except ChatError as error:
-            return NotDone(epoch=epoch, code=error.code, text=str(error))
-        return ThreadSaid(epoch=epoch, said=said, left_out=left_out)
+            return RequestFailed(epoch=epoch, code=error.code, text=str(error))
+        return ThreadMessages(epoch=epoch, messages=messages, left_out=left_out)
 
 
-def digest_of(repos: tuple[RepoSettings, ...]) -> str:
+def assignment_digest(repos: tuple[RepoSettings, ...]) -> str:
     """A digest of an assignment, the same whenever the assignment is."""
     return sha256(msgpack.encode(repos)).hexdigest()
 
@@ -241,7 +245,8 @@ AT_ONCE = 16
 
 
 class HostCalls:
-    """The calls of one host. ``served`` finds a repository of it; ``returned`` takes an event that it gives back.
+    """The calls of one host. ``find_repo`` finds a repository of it; ``check_returned`` takes an event that it gives
+    back.
 
     If we stop in the middle, the next leader gets the call again, and treats it as unsure.
     """
@@ -252,19 +257,19 @@ class HostCalls:
         bus: Bus,
         authority: Epochs,
         services: Services,
-        served: Callable[[str], RepoSettings | None],
-        returned: Callable[[ReturnedCall], Awaitable[None]],
+        find_repo: Callable[[str], RepoSettings | None],
+        check_returned: Callable[[ReturnedCall], Awaitable[None]],
     ) -> None:
         self._host = host
         self._bus = bus
         self._authority = authority
         self._services = services
-        self._served = served
-        self._returned = returned
+        self._find_repo = find_repo
+        self._check_returned = check_returned
         self._codec: ClusterCodec[Call] = ClusterCodec(Call)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
         self._handling: set[int] = set()
-        self._mistakes = Seldom()
+        self._log_limiter = LogLimiter()
         self._operations: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def run(self) -> None:
@@ -281,62 +286,64 @@ class HostCalls:
         finally:
             await self._tasks.close(0)
 
-    async def _handle(self, delivered: Delivered) -> None:
+    async def _handle(self, delivered: DeliveredMessage) -> None:
         try:
-            async with beside(delivered.working(), name="working"):
-                if await self._is_done(delivered):
+            async with beside(delivered.keep_claimed(), name="working"):
+                if await self._carry_out(delivered):
                     await delivered.ack()
         except BusError as error:
             log.warning("a call from %s is waiting: %s", self._host, error)
         finally:
             self._handling.discard(delivered.seq)
 
-    async def _is_done(self, delivered: Delivered) -> bool:
+    async def _carry_out(self, delivered: DeliveredMessage) -> bool:
         """Carry it out, unless its sender is fenced. False: it must be delivered again."""
         try:
             call = self._codec.decode(delivered.body)
         except ProtocolError as error:
-            self._complain("cannot read a message from %s: %s", self._host, error)
+            self._warn_seldom("cannot read a message from %s: %s", self._host, error)
             return True
         epoch = await self._authority.hosts.epoch_of(self._host)
         if call.epoch < epoch:
             words = "refused a call from %s: its epoch is %d, the current one is %d"
-            self._complain(words, self._host, call.epoch, epoch)
+            self._warn_seldom(words, self._host, call.epoch, epoch)
             return True
         if call.epoch > epoch or not self._authority.is_held:
             return False  # another gateway leads
-        repo = self._served(call.repo)
+        repo = self._find_repo(call.repo)
         if repo is None:
-            self._complain("refused a call from %s: %s is not one of its repositories", self._host, call.repo)
+            self._warn_seldom(
+                "refused a call from %s: %s is not one of its repositories", self._host, call.repo
+            )
             if isinstance(call, ReportCall):  # the host does not store it for later
                 why = f"{call.repo} is not served by this host"
-                await self._publish(self._failed(call, "fenced", why))
+                await self._publish(self._failure(call, "fenced", why))
             return True
-        answer = await self._answer(repo, call, again=delivered.again)
+        answer = await self._answer(repo, call, is_redelivery=delivered.is_redelivery)
         if answer is None:
             return False
         await self._publish(answer)
         return True
 
-    def _complain(self, text: str, *args: object) -> None:
+    def _warn_seldom(self, text: str, *args: object) -> None:
         """Once a minute: a hostile host could fill the log."""
-        if self._mistakes.admits(self._host, self._bus.clock.monotonic()):
+        if self._log_limiter.admits(self._host, self._bus.clock.monotonic()):
             log.warning(text, *args)
 
-    def _failed(self, call: Call, code: str, text: str) -> CallAnswer:
+    def _failure(self, call: Call, code: str, text: str) -> CallAnswer:
         epoch = self._authority.epoch
         return CallAnswer(epoch=epoch, host=self._host, call=call.call, failed=True, code=code, text=text)
 
     async def _publish(self, answer: CallAnswer) -> None:
         await self._bus.publish(answers_to(self._host), encode(answer), f"answer {answer.call}")
 
-    async def _answer(self, repo: RepoSettings, call: Call, *, again: bool) -> CallAnswer | None:
+    async def _answer(self, repo: RepoSettings, call: Call, *, is_redelivery: bool) -> CallAnswer | None:
         """The answer; None if the chat cannot be reached and nothing was done."""
         epoch, ref = self._authority.epoch, NOWHERE
         try:
             match call:
                 case SendCall():
-                    ref = await self._sent(repo, call, again=again)
+                    ref = await self._send(repo, call, is_redelivery=is_redelivery)
                 case EndedCall(ended=ended):
                     await self._services.turn_ended(repo, ended)
                 case DownCall(why=why):
@@ -344,19 +351,19 @@ class HostCalls:
                 case ReportCall(report=report):
                     await self._services.reported(repo, report)
                 case ReturnedCall():
-                    await self._returned(call)
+                    await self._check_returned(call)
         except ChatUnreachableError:
             return None
         except CodeButlerError as error:
             code = error.code if isinstance(error, ChatError) else "internal_error"
-            return self._failed(call, code, str(error))
+            return self._failure(call, code, str(error))
         return CallAnswer(epoch=epoch, host=self._host, call=call.call, ref=ref)
 
-    async def _sent(self, repo: RepoSettings, call: SendCall, *, again: bool) -> MessageRef:
+    async def _send(self, repo: RepoSettings, call: SendCall, *, is_redelivery: bool) -> MessageRef:
         """Send an operation, never twice at the same time: a host that restarted asks for it again."""
         key = (call.repo, call.op_id)
         lock = self._operations.setdefault(key, asyncio.Lock())
-        unsure = call.unsure or again or lock.locked()
+        unsure = call.unsure or is_redelivery or lock.locked()
         try:
             async with lock:
                 return await self._services.send(repo, call.op_id, call.operation, unsure=unsure)

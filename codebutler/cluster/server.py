@@ -53,7 +53,7 @@ class NatsNode:
         return f"{'tls' if encrypted else 'nats'}://{self.host}:{self.port}"
 
 
-def objection(version: tuple[int, int, int], max_payload_bytes: int) -> str:
+def server_problem(version: tuple[int, int, int], max_payload_bytes: int) -> str:
     """Why a server of that version and configuration cannot be used; "" if it can."""
     if version < MINIMUM:
         return f"nats-server {_dotted(version)} is too old: use {_dotted(MINIMUM)} or newer"
@@ -103,7 +103,7 @@ def _tls(*, client_ca: bool) -> dict[str, object]:
     return {**files, **verified, "handshake_first": True}
 
 
-def written(config: Mapping[str, object]) -> bytes:
+def config_bytes(config: Mapping[str, object]) -> bytes:
     """The configuration as a file's content."""
     return json.dumps(config, indent=2).encode() + b"\n"
 
@@ -161,32 +161,23 @@ class CertificateMaker:
                 scratch, "req", "-x509", *CURVE, "-days", DAYS, "-config", "x.cnf", "-extensions", "ca",
                 "-keyout", "key.pem", "-out", "cert.pem",
             )  # fmt: skip
-            return _made(scratch)
+            return _read_certificate(scratch)
 
     def server(self, authority: Certificate, hosts: tuple[str, ...]) -> Certificate:
         """A certificate for a server with these host names and IP addresses."""
         with tempfile.TemporaryDirectory() as scratch:
-            self._configure(scratch, ",".join(map(_alternative, hosts)))
+            self._configure(scratch, ",".join(map(_subject_alt_name, hosts)))
             (Path(scratch) / "ca.pem").write_bytes(authority.certificate)
             (Path(scratch) / "ca-key.pem").write_bytes(authority.key)
             self._run(
-                scratch,
-                "req",
-                "-new",
-                *CURVE,
-                "-config",
-                "x.cnf",
-                "-keyout",
-                "key.pem",
-                "-out",
-                "request.pem",
-            )
+                scratch, "req", "-new", *CURVE, "-config", "x.cnf", "-keyout", "key.pem", "-out", "request.pem"
+            )  # fmt: skip
             self._run(
                 scratch, "x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca-key.pem",
                 "-CAcreateserial", "-days", DAYS, "-sha256", "-extfile", "x.cnf", "-extensions", "server",
                 "-out", "cert.pem",
             )  # fmt: skip
-            return _made(scratch)
+            return _read_certificate(scratch)
 
     def _configure(self, scratch: str, names: str) -> None:
         (Path(scratch) / "x.cnf").write_text(EXTENSIONS.format(names=names or "DNS:none"))
@@ -199,11 +190,11 @@ class CertificateMaker:
             raise CodeButlerError(f"openssl {arguments[0]} failed: {done.stderr.strip()[-200:]}")
 
 
-def _made(scratch: str) -> Certificate:
+def _read_certificate(scratch: str) -> Certificate:
     return Certificate((Path(scratch) / "cert.pem").read_bytes(), (Path(scratch) / "key.pem").read_bytes())
 
 
-def _alternative(host: str) -> str:
+def _subject_alt_name(host: str) -> str:
     is_number = host.replace(".", "").isdigit() or ":" in host or (is_loopback(host) and host != "localhost")
     return f"{'IP' if is_number else 'DNS'}:{host.strip('[]')}"
 
@@ -255,8 +246,8 @@ class NatsFiles:
         )
         if len(self._nodes) > 1:
             config |= routes_config(node, self._nodes, encrypted=encrypted)
-        files = {"nats.conf": written(config)}
+        files = {"nats.conf": config_bytes(config)}
         if self._maker is not None:
-            made = self._maker.server(self._authority, (node.host,))
-            files |= {CERTIFICATE: made.certificate, CERTIFICATE_KEY: made.key, CA: self.ca}
+            certificate = self._maker.server(self._authority, (node.host,))
+            files |= {CERTIFICATE: certificate.certificate, CERTIFICATE_KEY: certificate.key, CA: self.ca}
         return files | ({CLIENT_CA: client_ca} if client_ca else {})

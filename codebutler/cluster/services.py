@@ -24,12 +24,12 @@ from codebutler.cluster.messages import (
     FilePiece,
     HostNews,
     HostQuestion,
-    NotDone,
     Reply,
     ReportCall,
+    RequestFailed,
     SendCall,
+    ThreadMessages,
     ThreadQuestion,
-    ThreadSaid,
     encode,
 )
 from codebutler.config.schema import RepoSettings
@@ -43,12 +43,12 @@ from codebutler.protocol.conversations import Traced
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Budget, LogTag, Overview, TotalUse, TurnEnded
 from codebutler.supervisor.port import News as Reported
 
-WAITS = 10
+MAX_PIECE_REQUESTS = 10
 """How often to ask for one piece of a file; each question waits some seconds."""
 
 
 @dataclass
-class Standing:
+class HeldLease:
     """The lease that this process of a host was granted, and by which gateway. ``valid_until_s`` is a
     ``Clock.boottime``."""
 
@@ -65,7 +65,7 @@ class HostServices:
     def __init__(
         self,
         bus: Bus,
-        standing: Standing,
+        lease: HeldLease,
         log: Callable[[str, LogTag, str], None],
         audit: Callable[[AuditAct], None],
     ) -> None:
@@ -81,9 +81,9 @@ class HostServices:
         self.on_sent: Callable[[str], None] = lambda _: None
         """Called with a repository that has sent an operation, reported its use or ended a run."""
         self._bus = bus
-        self._standing = standing
+        self._lease = lease
         self._answers: dict[str, asyncio.Future[CallAnswer]] = {}
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._publish_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """A lock for each repository: while a publication is repeated, the next one must not overtake it."""
         self._stored: dict[int, asyncio.Event] = {}
         self._latest: dict[tuple[str, type[Reported]], tuple[RepoSettings, Reported]] = {}
@@ -94,7 +94,7 @@ class HostServices:
 
     async def send(self, repo: RepoSettings, op_id: str, operation: Operation, *, unsure: bool) -> MessageRef:
         """Do ``operation`` in the repository's channel; returns the message's ref. Raises ChatError."""
-        call = SendCall(**self._head(repo), op_id=op_id, operation=operation, unsure=unsure)
+        call = SendCall(**self._call_fields(repo), op_id=op_id, operation=operation, unsure=unsure)
         ref = (await self.call(call)).ref
         self.on_sent(repo.name)
         return ref
@@ -127,29 +127,29 @@ class HostServices:
             self.used(repo.name)
             self.on_sent(repo.name)
         at = time.time_ns() if isinstance(news, Traced) else 0
-        told = HostNews(epoch=self._standing.epoch, repo=repo.name, news=news, at=at)
-        self._tasks.start(self._bus.tell(news_of(self._standing.host), encode(told)), name="news")
+        message = HostNews(epoch=self._lease.epoch, repo=repo.name, news=news, at=at)
+        self._tasks.start(self._bus.broadcast(news_of(self._lease.host), encode(message)), name="news")
 
     async def thread(
         self, repo: RepoSettings, thread: MessageRef, before: MessageRef
     ) -> tuple[tuple[Quoted, ...], int]:
         """The messages of a thread. Raises ChatError."""
         reply = await self._ask(
-            ThreadQuestion(epoch=self._standing.epoch, repo=repo.name, thread=thread, before=before)
+            ThreadQuestion(epoch=self._lease.epoch, repo=repo.name, thread=thread, before=before)
         )
-        if not isinstance(reply, ThreadSaid):
-            raise _refusal(reply)
-        return reply.said, reply.left_out
+        if not isinstance(reply, ThreadMessages):
+            raise _chat_error(reply)
+        return reply.messages, reply.left_out
 
     async def turn_ended(self, repo: RepoSettings, ended: TurnEnded) -> None:
         """Returns once the gateway has passed it on."""
         self.used(repo.name)
         self.on_sent(repo.name)
-        await self.call(EndedCall(**self._head(repo), ended=ended))
+        await self.call(EndedCall(**self._call_fields(repo), ended=ended))
 
     async def reported(self, repo: RepoSettings, report: HostReport) -> None:
         """Returns once the gateway has it on disk. Raises ChatError if that fails for good."""
-        await self.call(ReportCall(**self._head(repo), report=report))
+        await self.call(ReportCall(**self._call_fields(repo), report=report))
 
     def runs_known(self, repo: RepoSettings) -> str | None:
         """As the gateway reports it."""
@@ -162,13 +162,13 @@ class HostServices:
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel."""
-        await self.call(DownCall(**self._head(repo), why=why))
+        await self.call(DownCall(**self._call_fields(repo), why=why))
 
     # For the link
 
-    def _head(self, repo: RepoSettings) -> dict[str, Any]:
+    def _call_fields(self, repo: RepoSettings) -> dict[str, Any]:
         """What every call begins with."""
-        return {"epoch": self._standing.epoch, "call": uuid4().hex, "repo": repo.name}
+        return {"epoch": self._lease.epoch, "call": uuid4().hex, "repo": repo.name}
 
     async def call(self, call: Call) -> CallAnswer:
         """Make a call; returns when the gateway has carried it out, however long that takes. Raises ChatError if it
@@ -176,26 +176,26 @@ class HostServices:
         answer: asyncio.Future[CallAnswer] = asyncio.get_running_loop().create_future()
         self._answers[call.call] = answer
         try:
-            subject = calls_of(self._standing.host, call.repo)
+            subject = calls_of(self._lease.host, call.repo)
             try:
-                async with self._turns[call.repo]:
+                async with self._publish_locks[call.repo]:
                     await self._bus.publish(subject, encode(call), call.call, in_parts=True)
             except FrameTooLargeError as error:
                 raise ChatError(str(error), "msg_too_long") from error
-            answered = await answer
+            result = await answer
         finally:
             del self._answers[call.call]
-        if answered.failed:
-            raise ChatError(answered.text, answered.code)
-        return answered
+        if result.failed:
+            raise ChatError(result.text, result.code)
+        return result
 
-    def answered(self, answer: CallAnswer) -> None:
+    def on_answer(self, answer: CallAnswer) -> None:
         """Take an answer. If an earlier process made the call, nobody waits: its worker asks again, as unsure."""
         waiting = self._answers.get(answer.call)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def stored(self, seq: int) -> asyncio.Event:
+    def stored_event(self, seq: int) -> asyncio.Event:
         """An event that ``settle`` sets."""
         return self._stored.setdefault(seq, asyncio.Event())
 
@@ -203,7 +203,7 @@ class HostServices:
         """Forget an event's place: it is acknowledged, or will come again."""
         self._stored.pop(seq, None)
 
-    def tell_again(self) -> None:
+    def resend_reports(self) -> None:
         """Send the latest reports again, to a gateway that does not know them."""
         for repo, news in list(self._latest.values()):
             self.show(repo, news)
@@ -214,26 +214,26 @@ class HostServices:
 
     async def _piece(self, repo: str, request: str, file_id: str, number: int) -> FilePiece:
         question = FetchQuestion(
-            epoch=self._standing.epoch, repo=repo, request=request, file_id=file_id, number=number
+            epoch=self._lease.epoch, repo=repo, request=request, file_id=file_id, number=number
         )
-        reply: Reply = NotDone(epoch=0, code="unreachable", text="")
-        for _ in range(WAITS):
+        reply: Reply = RequestFailed(epoch=0, code="unreachable", text="")
+        for _ in range(MAX_PIECE_REQUESTS):
             reply = await self._ask(question)
             if isinstance(reply, FilePiece):
                 return reply
-            if not isinstance(reply, NotDone) or reply.code != "wait":
+            if not isinstance(reply, RequestFailed) or reply.code != "wait":
                 break
-        raise _refusal(reply)
+        raise _chat_error(reply)
 
     async def _ask(self, question: HostQuestion) -> Reply:
         try:
-            body = await self._bus.ask(questions_of(self._standing.host), encode(question))
+            body = await self._bus.ask(questions_of(self._lease.host), encode(question))
         except BusError as error:
             raise ChatError("the gateway did not answer", "unreachable") from error
         return self._replies.decode(body)
 
 
-def _refusal(reply: Reply) -> ChatError:
-    if isinstance(reply, NotDone):
+def _chat_error(reply: Reply) -> ChatError:
+    if isinstance(reply, RequestFailed):
         return ChatError(reply.text, "unreachable" if reply.code == "wait" else reply.code)
     return ChatError(code="internal_error")

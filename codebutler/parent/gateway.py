@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from codebutler.cluster.buckets import BusError, KeyBucket, answered
+from codebutler.cluster.buckets import BusError, KeyBucket, retry_until_answered
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
-from codebutler.cluster.journal import MAX_TAKEN_BYTES, GatewayJournal
+from codebutler.cluster.journal import MAX_ACCEPTED_BYTES, GatewayJournal
 from codebutler.cluster.leases import (
     LOOK_S,
     RENEW_S,
@@ -24,11 +24,11 @@ from codebutler.cluster.leases import (
     SharedNotes,
 )
 from codebutler.cluster.membership import (
+    ACCEPTED_BUCKET,
     HOSTS_BUCKET,
     LEADER_BUCKET,
     NOTES_BUCKET,
     STAND_BY,
-    TAKEN_BUCKET,
     read_membership,
 )
 from codebutler.cluster.messages import StandingBy, encode
@@ -46,7 +46,7 @@ from codebutler.supervisor.port import Services
 SPREAD_S = 60.0
 PATIENCE_S = 3.0
 PROBE = "probe"
-SHARED = (LEADER_BUCKET, HOSTS_BUCKET, NOTES_BUCKET, TAKEN_BUCKET)
+SHARED = (LEADER_BUCKET, HOSTS_BUCKET, NOTES_BUCKET, ACCEPTED_BUCKET)
 UNANSWERED = 3
 """So many looks, while servers choose a new leader sooner."""
 
@@ -76,7 +76,7 @@ class RemoteWorkers:
     @asynccontextmanager
     async def open(self, services: Services, record: Record) -> AsyncIterator[HostWorkers]:
         """Leaving the block stops nothing on the hosts."""
-        leases = await HostLeases.opened(self._bus, self._clock)
+        leases = await HostLeases.open(self._bus, self._clock)
         authority = Epochs(self._leadership, leases)
         record("", "INF", f"this gateway is active (epoch {authority.epoch})")
         async with HostWorkers(self._bus, authority, services, self._clock, self._notes) as hosts:
@@ -101,7 +101,7 @@ async def gateway(
         LoopThread("lease") as own,
         own.entered(Bus.connected(membership, beginning.clock)) as leasing,
     ):
-        await first_of(_leading(bus, own, leasing, beginning, told), bus.refused())
+        await first_of(_leading(bus, own, leasing, beginning, told), bus.wait_refused())
 
 
 async def _leading(
@@ -122,7 +122,7 @@ async def _standing_by(bus: Bus, leadership: Leadership) -> None:
     """Tell the leading gateway that this one stands by, until cancelled."""
     told = StandingBy(epoch=0, instance=leadership.instance, machine=platform.node(), version=VERSION)
     while True:
-        await bus.tell(STAND_BY, encode(told))
+        await bus.broadcast(STAND_BY, encode(told))
         await asyncio.sleep(RENEW_S)
 
 
@@ -135,14 +135,14 @@ async def _lead(
         with ungrouped():
             async with asyncio.TaskGroup() as tasks:
                 beside_it = (
-                    tasks.create_task(own.run(leadership.keep()), name="lease"),
+                    tasks.create_task(own.run(leadership.renew_until_lost()), name="lease"),
                     tasks.create_task(_alive(leadership, beginning.clock), name="alive"),
                     tasks.create_task(keep_connected(bus, leadership, beginning.clock), name="connection"),
                     tasks.create_task(_spread(bus, beginning.clock), name="replicas"),
                 )
-                notes = await SharedNotes.opened(bus, leadership, beginning.clock)
-                opening = partial(bus.bucket, TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
-                taken = await answered(beginning.clock, opening)
+                notes = await SharedNotes.open(bus, leadership, beginning.clock)
+                opening = partial(bus.bucket, ACCEPTED_BUCKET, max_bytes=MAX_ACCEPTED_BYTES)
+                taken = await retry_until_answered(beginning.clock, opening)
                 source = RemoteWorkers(bus, leadership, taken, notes, beginning)
                 await serve(beginning, config, chats_of(config), source)
                 for task in beside_it:
@@ -156,7 +156,7 @@ async def _lead(
 async def _alive(leadership: Leadership, clock: Clock) -> None:
     """Show the lease that this event loop still runs, until cancelled."""
     while True:
-        leadership.alive()
+        leadership.report_alive()
         await clock.sleep(LOOK_S)
 
 
@@ -172,7 +172,7 @@ async def keep_connected(bus: Bus, leadership: Leadership, clock: Clock) -> None
                 if moved:
                     bucket = await bus.bucket(LEADER_BUCKET)
                     await bucket.set(PROBE, leadership.instance)
-                await bus.streams.reach(SHARED)
+                await bus.streams.ping_leaders(SHARED)
             unanswered = 0
         except (BusError, TimeoutError):
             unanswered += 1

@@ -12,9 +12,9 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.host import HostLink, Local
+from codebutler.cluster.host import HostLink, LocalRepos
 from codebutler.cluster.membership import read_membership
-from codebutler.cluster.services import HostServices, Standing
+from codebutler.cluster.services import HeldLease, HostServices
 from codebutler.config.channels import combined
 from codebutler.config.paths import Home
 from codebutler.config.registry import Provenance, Registry, RepoEntry
@@ -57,7 +57,7 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         audit = stack.enter_context(AuditLog(home.audit, clock, redactor.redact, retention_days=days))
         await stack.enter_async_context(beside(maintain(audit, clock), name="audit-log"))
         bus = await stack.enter_async_context(Bus.connected(membership, clock))
-        standing = Standing(membership.name, uuid4().hex)
+        standing = HeldLease(membership.name, uuid4().hex)
 
         services = HostServices(bus, standing, logs.record, audit.append)
         stack.push_async_callback(services.close)
@@ -86,7 +86,7 @@ def _total(spending: Spending, repo: RepoSettings) -> TotalUse | None:
 async def _work(bus: Bus, link: HostLink, workers: Workers, stopping: Stopping, record: Record) -> None:
     """Work until ``stopping``; then running agents may finish, and their answers are still sent. Raises LeaseLostError,
     and ConfigError if this host was removed."""
-    linked = asyncio.create_task(first_of(link.run(), bus.refused()), name="link")
+    linked = asyncio.create_task(first_of(link.run(), bus.wait_refused()), name="link")
     asked = asyncio.create_task(stopping.asked.wait(), name="stop")
     try:
         await asyncio.wait({linked, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +99,7 @@ async def _work(bus: Bus, link: HostLink, workers: Workers, stopping: Stopping, 
         asked.cancel()
         linked.cancel()
         await asyncio.gather(asked, linked, return_exceptions=True)
-        await link.leave()
+        await link.announce_leaving()
 
 
 class Repositories:
@@ -121,14 +121,14 @@ class Repositories:
         """The same, as a table."""
         return self._table
 
-    def local(self, given: Sequence[RepoSettings]) -> Local:
+    def local(self, given: Sequence[RepoSettings]) -> LocalRepos:
         """Reads the registry and each repository's configuration; one's fault does not affect the others. Blocks."""
         hosted: dict[str, HostedHere] = {}
         missing: list[RepoRow] = []
         try:
             entries = {entry.name: entry for entry in Registry(self._home).load()}
         except ConfigError as error:
-            return Local({}, tuple(_unserved(each, str(error)) for each in given))
+            return LocalRepos({}, tuple(_unserved(each, str(error)) for each in given))
         for each in given:
             entry = entries.get(each.name)
             if entry is None:
@@ -142,7 +142,7 @@ class Repositories:
         self._hosted = hosted
         self._table = RepoTable(tuple(each.served for each in hosted.values()))
         here = tuple(name for name, entry in entries.items() if Path(entry.path).is_dir())
-        return Local({name: each.settings for name, each in hosted.items()}, tuple(missing), here)
+        return LocalRepos({name: each.settings for name, each in hosted.items()}, tuple(missing), here)
 
     def _here(self, entry: RepoEntry, given: RepoSettings) -> HostedHere:
         resolved = resolve_repo(self._home, entry, self._env)

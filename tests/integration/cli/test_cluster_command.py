@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.cluster.bus import Bus
-from codebutler.cluster.membership import membership_in, read_membership
+from codebutler.cluster.membership import membership_from_token, read_membership
 from codebutler.cluster.server import CertificateMaker
 from codebutler.config.paths import Home
 from codebutler.domain.clock import SystemClock
@@ -86,7 +86,7 @@ async def test_a_machine_joins_with_one_line_and_is_removed_with_one(tmp_path: P
         again = await machines.run("desk", "host", "join", typed=token, check=False)
         assert "the NATS servers refuse laptop: it was removed" in again
         assert not (tmp_path / "desk" / "cluster.json").exists()
-        seeds = [membership_in(token).seed, token]
+        seeds = [membership_from_token(token).seed, token]
         logs = [each.read_text(errors="replace") for each in tmp_path.rglob("*log*") if each.is_file()]
         assert not [log for log in logs for secret in seeds if secret in log]
 
@@ -143,9 +143,9 @@ async def test_mutual_tls_keeps_out_who_has_no_certificate(tmp_path: Path) -> No
     async with serving(tmp_path / "gateway" / "nats"):
         said = await machines.run("gateway", "cluster", "invite", "laptop")
         token = next(each for each in said.splitlines() if each.startswith("cbj1."))
-        assert str(tmp_path) not in str(membership_in(token))
+        assert str(tmp_path) not in str(membership_from_token(token))
         with pytest.raises(CodeButlerError, match="cannot connect"):
-            async with Bus.connected(membership_in(token), CLOCK, 3.0):
+            async with Bus.connected(membership_from_token(token), CLOCK, 3.0):
                 raise AssertionError("let in")
         options = ("--certificate", str(tmp_path / "desk.pem"), "--key", str(tmp_path / "desk-key.pem"))
         await machines.run("laptop", "host", "join", *options, typed=token)

@@ -41,4 +41,7 @@ async def test_the_steps_from_one_server_to_three(tmp_path: Path) -> None:
         assert "nothing was copied: the new servers already have streams (CB_IN_laptop)" in again
         async with Bus.connected(read_membership(home, gateway=True), CLOCK, 20) as bus:
             assert await bus.streams.spread() == 0  # they are on three servers from the start
-            assert await patiently(lambda: bus.first("CB_IN_laptop", "cb.in.laptop.>")) == (1, b"hello")
+            assert await patiently(lambda: bus.oldest_message("CB_IN_laptop", "cb.in.laptop.>")) == (
+                1,
+                b"hello",
+            )

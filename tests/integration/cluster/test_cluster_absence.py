@@ -63,7 +63,7 @@ async def left(server: NatsServer, opened: Gateway) -> AsyncIterator[None]:
         async with asyncio.timeout(DEADLINE_S):  # it is taken once that is acknowledged, too
             while (await opened.hosts.status())[0].worker.undelivered:  # noqa: ASYNC110 - NATS tells nobody
                 await asyncio.sleep(0.05)
-    opened.authority.hosts.left("laptop")
+    opened.authority.hosts.mark_left("laptop")
     yield
 
 
@@ -141,7 +141,7 @@ async def test_a_message_that_a_dying_host_may_not_have_taken_is_told_of(tmp_pat
             opened.hosts.deliver(entry(1, "nearly"))
             await until(lambda: first.spawner.disk().deliveries)
         assert marks(opened.services) == []
-        opened.authority.hosts.left("laptop")
+        opened.authority.hosts.mark_left("laptop")
         await until(lambda: marks(opened.services) == ["1.000100"])
 
 
@@ -163,7 +163,7 @@ async def notes(connected: Bus, instance: str) -> SharedNotes:
     leadership = await Leadership.candidate(connected, instance, clock, DEADLINE_S)
     await leadership.acquire()
     await leadership.release()
-    return await SharedNotes.opened(connected, leadership, clock)
+    return await SharedNotes.open(connected, leadership, clock)
 
 
 async def test_the_status_names_the_machines_and_what_waits_for_them(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_the_status_names_the_machines_and_what_waits_for_them(tmp_path: P
             opened.hosts.deliver(entry(seq, f"away {seq}"))
         async with host(server, "tower") as tower, bus(server) as other:
             await tower.spawner.worker("tools")
-            await other.tell(
+            await other.broadcast(
                 STAND_BY, encode(StandingBy(epoch=0, instance="i", machine="spare", version="1"))
             )
             await until(lambda: opened.services.settled == [1, 2, 3])

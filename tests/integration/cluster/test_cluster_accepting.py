@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.cluster.buckets import KeyBucket
-from codebutler.cluster.journal import BACK_S, MAX_TAKEN_BYTES, GatewayJournal
-from codebutler.cluster.membership import TAKEN_BUCKET
+from codebutler.cluster.journal import MAX_ACCEPTED_BYTES, OVERLAP_S, GatewayJournal
+from codebutler.cluster.membership import ACCEPTED_BUCKET
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import StoreError
 from codebutler.intake.records import Entry
@@ -41,7 +41,7 @@ class Disk:
 @asynccontextmanager
 async def disk(server: Servers, path: Path) -> AsyncIterator[Disk]:
     async with bus(server) as connected:
-        yield Disk(path, await connected.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES))
+        yield Disk(path, await connected.bucket(ACCEPTED_BUCKET, max_bytes=MAX_ACCEPTED_BYTES))
 
 
 async def taken(journal: GatewayJournal, said: Entry) -> Entry:
@@ -121,7 +121,7 @@ async def test_an_event_that_the_servers_still_write_is_no_duplicate(tmp_path: P
         one.open() as journal,
     ):
         await taken(journal, entry(2, "before"))
-        others = await followers(servers, f"KV_{TAKEN_BUCKET}")
+        others = await followers(servers, f"KV_{ACCEPTED_BUCKET}")
         for each in others:
             each.pause()
         for _ in range(2):
@@ -236,7 +236,7 @@ async def test_notes_and_the_place_in_the_history_are_the_next_gateways(tmp_path
 async def test_before_the_gaps_are_open_the_place_stays_where_the_last_gateway_was(tmp_path: Path) -> None:
     """A chat that cannot be reached opens none: a gateway that ends meanwhile has accepted nothing of what was said."""
     async with nats_server(tmp_path) as server, bus(server) as connected:
-        clock, bucket = ManualClock(), await connected.bucket(TAKEN_BUCKET, max_bytes=MAX_TAKEN_BYTES)
+        clock, bucket = ManualClock(), await connected.bucket(ACCEPTED_BUCKET, max_bytes=MAX_ACCEPTED_BYTES)
         positions = Positions(bucket)
         async with GatewayJournal(bucket, lambda: True, tmp_path / "one.db", clock) as journal:
             await journal.open_gaps([CHANNEL], clock.now())
@@ -262,7 +262,7 @@ async def test_before_the_gaps_are_open_the_place_stays_where_the_last_gateway_w
             await journal.close_gap(CHANNEL)
             assert await positions.next() == reached_s
             await clock.advance(5)
-            assert await positions.next() == clock.now().timestamp() - BACK_S
+            assert await positions.next() == clock.now().timestamp() - OVERLAP_S
 
 
 class Positions:
@@ -296,7 +296,7 @@ async def filled(journal: GatewayJournal) -> list[Entry]:
 
 async def test_a_full_disk_refuses_events_and_takes_them_once_others_are_settled(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server, bus(server) as connected:
-        bucket = await connected.bucket(TAKEN_BUCKET, max_bytes=100_000)
+        bucket = await connected.bucket(ACCEPTED_BUCKET, max_bytes=100_000)
         async with Disk(tmp_path / "one.db", bucket).open() as journal:
             kept = await filled(journal)
             assert 0 < len(kept) < 100

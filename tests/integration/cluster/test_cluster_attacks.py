@@ -19,7 +19,7 @@ from nats.errors import NoRespondersError
 from nats.js import api
 from nats.js.errors import APIError, ServiceUnavailableError
 
-from codebutler.cluster.authority import Key, said_in, user_claims
+from codebutler.cluster.authority import Key, decode_claims, user_claims
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.connection import HostAccounts, connected_client
 from codebutler.cluster.membership import (
@@ -30,16 +30,16 @@ from codebutler.cluster.membership import (
     consumer_of,
     events_to,
     news_of,
+    order_answers_of,
     orders_to,
     questions_of,
     stream_in,
     stream_out,
-    told_by,
 )
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
-    Beat,
     FetchQuestion,
+    HostHeartbeat,
     SendCall,
     ThreadQuestion,
     encode,
@@ -97,7 +97,7 @@ async def test_nothing_of_others_is_there_for_a_host(tmp_path: Path) -> None:
                 events_to("laptop", "shop"),
                 events_to("tower", "tools"),
                 orders_to("laptop"),
-                told_by("laptop", "1"),
+                order_answers_of("laptop", "1"),
                 questions_of("laptop"),
                 questions_of(GATEWAY),
                 news_of("laptop"),
@@ -164,8 +164,8 @@ async def test_a_host_that_listens_to_everything_hears_nothing_of_others(tmp_pat
             assert [each for each in heard if "shop" in each or "laptop" in each] == []
 
 
-def beat() -> Beat:
-    return Beat(epoch=0, version=CLUSTER_VERSION, instance="i")
+def beat() -> HostHeartbeat:
+    return HostHeartbeat(epoch=0, version=CLUSTER_VERSION, instance="i")
 
 
 async def test_a_host_that_speaks_for_anothers_repository_is_refused(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_a_host_cannot_answer_for_another(tmp_path: Path) -> None:
 
         async def answer(_subject: str, _body: bytes) -> bytes:
             with pytest.raises(NoRespondersError):
-                await client.request(told_by("laptop", "guessed"), b"false", timeout=DEADLINE_S)
+                await client.request(order_answers_of("laptop", "guessed"), b"false", timeout=DEADLINE_S)
             return b"true"
 
         async with asked.listening(orders_to("laptop"), answer):
@@ -306,7 +306,7 @@ async def refused(membership: ClusterMembership) -> None:
 async def test_a_forged_credential_is_refused(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server:
         ours, victim = thief(server), server.membership("laptop")
-        account = said_in(victim.credential)["iss"]
+        account = decode_claims(victim.credential)["iss"]
         self_signed, mine = Key.new("account"), Key(ours.seed)
         for claims in (
             victim.credential,  # without its key
@@ -328,7 +328,7 @@ async def test_a_removed_host_is_out_at_once_and_stays_out(tmp_path: Path) -> No
                 assert await accounts.remove("desk")
                 async with asyncio.timeout(DEADLINE_S):
                     with pytest.raises(ConfigError, match="refuse desk"):
-                        await connected.refused()
+                        await connected.wait_refused()
             await refused(first)
             second = await accounts.invite("desk")
             async with Bus.connected(second, CLOCK):

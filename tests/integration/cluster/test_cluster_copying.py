@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler.cluster.moving import copied
+from codebutler.cluster.moving import copy_streams
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
@@ -33,15 +33,15 @@ async def test_three_servers_go_on_with_what_one_had(tmp_path: Path) -> None:
                 first.hosts.deliver(entry(1, "before"))
                 await until(lambda: here.taken("before"))
                 with pytest.raises(CodeButlerError, match="stop `codebutler host` on laptop first"):
-                    await copied(one.membership("gateway"), three.membership("gateway"), CLOCK)
+                    await copy_streams(one.membership("gateway"), three.membership("gateway"), CLOCK)
             for seq in range(2, WAITING + 2):
                 first.hosts.deliver(entry(seq, f"message {seq}"))
             await until(lambda: len(first.services.settled) == WAITING + 1)
             await first.notes.keep_note("due", "tomorrow")
             epoch = first.authority.epoch
             with pytest.raises(CodeButlerError, match="a gateway is active, or has just stopped"):
-                await copied(one.membership("gateway"), three.membership("gateway"), CLOCK)
-        found = await copied(one.membership("gateway"), three.membership("gateway"), CLOCK)
+                await copy_streams(one.membership("gateway"), three.membership("gateway"), CLOCK)
+        found = await copy_streams(one.membership("gateway"), three.membership("gateway"), CLOCK)
         assert found["CB_IN_laptop"] == WAITING
         await one.kill()
         async with gateway(three, ttl_s=60) as second:

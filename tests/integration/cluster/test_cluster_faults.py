@@ -60,7 +60,7 @@ async def test_a_host_dies_among_many_events_and_its_successor_goes_on(tmp_path:
         deliver(opened, MANY // 2 + 1, MANY)
         # The stream has them: the gateway need not keep what a host that is away will get.
         await until(lambda: sorted(opened.services.settled) == list(range(1, MANY + 1)))
-        opened.authority.hosts.left("laptop")
+        opened.authority.hosts.mark_left("laptop")
         async with host(server, spawner=spawner):
             await until(lambda: len(spawner.disk().texts) == MANY, within_s=60)
         assert spawner.disk().texts == TEXTS
@@ -104,7 +104,7 @@ async def test_what_a_dead_gateway_had_sent_is_not_taken_twice(tmp_path: Path) -
 async def silence(leases: HostLeases, instance: str) -> None:
     """As if that process had not been heard for ten seconds, until another one has taken its place."""
     while leases._holders["laptop"].instance == instance:
-        leases.left("laptop")
+        leases.mark_left("laptop")
         await asyncio.sleep(0.01)
 
 
@@ -230,7 +230,7 @@ async def test_one_gateway_leads_and_the_next_one_follows_its_death(tmp_path: Pa
         second = await Leadership.candidate(two, "second", clock, 3.0)
         await first.acquire()
         waiting = asyncio.create_task(second.acquire())
-        async with beside(first.keep(), name="keep"):
+        async with beside(first.renew_until_lost(), name="keep"):
             await asyncio.sleep(4)  # longer than the lease without its renewal
             assert first.is_held
             assert not waiting.done()

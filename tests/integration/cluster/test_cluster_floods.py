@@ -13,12 +13,12 @@ import pytest
 from codebutler.cluster.membership import news_of, questions_of
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
-    Beat,
     ClusterCodec,
     FetchQuestion,
     FilePiece,
-    NotDone,
+    HostHeartbeat,
     Reply,
+    RequestFailed,
     encode,
 )
 from codebutler.cluster.questions import DOWNLOADS
@@ -35,7 +35,7 @@ EVENTS = 8
 PIECE = b"x" * 2**16
 FLOODS = {
     "garbage as questions": (questions_of("tower"), b"x"),
-    "beats": (questions_of("tower"), encode(Beat(epoch=0, version=CLUSTER_VERSION, instance="i"))),
+    "beats": (questions_of("tower"), encode(HostHeartbeat(epoch=0, version=CLUSTER_VERSION, instance="i"))),
     "garbage as news": (news_of("tower"), b"x"),
     "large messages": (news_of("tower"), b"x" * 2**19),
 }
@@ -85,7 +85,7 @@ async def test_files_that_nobody_fetches_to_the_end_are_few(tmp_path: Path) -> N
 
         found = await asyncio.gather(*(asked(f"r{number}") for number in range(DOWNLOADS + 10)))
         assert sum(isinstance(each, FilePiece) for each in found) == DOWNLOADS
-        assert [each.code for each in found if isinstance(each, NotDone)] == ["wait"] * 10
+        assert [each.code for each in found if isinstance(each, RequestFailed)] == ["wait"] * 10
         for number in (1, 2, 3):
             piece = await asked("r0", number)
         assert isinstance(piece, FilePiece)

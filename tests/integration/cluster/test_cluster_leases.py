@@ -27,13 +27,13 @@ class MuteBucket(KeyBucket):
         self.answers = 1
         self.lost = 1
 
-    async def put(self, key: str, value: str, last: int | None) -> int | None:
+    async def put_if_latest(self, key: str, value: str, last: int | None) -> int | None:
         if self.answers > 0:
             self.answers -= 1
-            return await super().put(key, value, last)
+            return await super().put_if_latest(key, value, last)
         if self.lost > 0:
             self.lost -= 1
-            await super().put(key, value, last)
+            await super().put_if_latest(key, value, last)
             await asyncio.Event().wait()  # its answer is lost
         if last is not None and (found := await self.get(key)) is not None and found[1] != last:
             return None  # as the server says: that is not the latest revision
@@ -56,7 +56,7 @@ async def test_a_lease_lasts_from_its_last_renewal_on_and_not_from_when_that_was
 
         async def keep() -> None:
             try:
-                await first.keep()
+                await first.renew_until_lost()
             except LeaseLostError:
                 await asyncio.Event().wait()
 

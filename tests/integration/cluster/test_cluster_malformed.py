@@ -13,7 +13,7 @@ from nats.aio.client import Client
 
 from codebutler.cluster.fleet import PROBLEM_CHARS
 from codebutler.cluster.membership import GATEWAY, calls_of, questions_of, stream_out
-from codebutler.cluster.messages import CLUSTER_VERSION, Beat, SendCall, encode
+from codebutler.cluster.messages import CLUSTER_VERSION, HostHeartbeat, SendCall, encode
 from codebutler.domain.message import said
 from codebutler.domain.model import Post
 from codebutler.supervisor.supervisor import RepoRow, TurnsRow, WorkerRow
@@ -88,7 +88,7 @@ async def test_what_a_host_says_of_itself_is_bounded(
         opened.hosts.add(remote("tools", "C02", "tower"))
         caplog.set_level(logging.WARNING)
         row = replace(ROW, problem=LONG[:400_000], doubt=LONG[:400_000])
-        beat = Beat(epoch=0, version=CLUSTER_VERSION, instance="i", rows=(row,))
+        beat = HostHeartbeat(epoch=0, version=CLUSTER_VERSION, instance="i", rows=(row,))
         await client.request(questions_of("tower"), encode(beat), timeout=DEADLINE_S)
         (shown,) = opened.hosts.rows()
         assert len(shown.problem) == len(shown.doubt) == PROBLEM_CHARS

@@ -12,14 +12,14 @@ from codebutler.cluster.connection import HostAccounts
 from codebutler.cluster.membership import GATEWAY, questions_of
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
-    Beat,
     ClusterCodec,
     Granted,
+    HostHeartbeat,
     Refused,
     Reply,
     encode,
 )
-from codebutler.cluster.moving import announced, emptied
+from codebutler.cluster.moving import announce_removal, purge_host
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.message import said
@@ -49,23 +49,23 @@ async def test_what_waited_for_a_removed_host_is_counted_dropped_and_told(tmp_pa
         opened.hosts.deliver(entry(3, "three", channel="C02"))
         await until(lambda: sorted(opened.services.settled) == [1, 2, 3])
         await removed(server, "laptop")
-        gone = await emptied(command, "laptop")
+        gone = await purge_host(command, "laptop")
         assert gone.waited == {"shop": 2, "my.tools": 1}
-        assert await announced(command, gone)
+        assert await announce_removal(command, gone)
         told = dict(opened.services.notices)
         assert set(told) == {"shop", "my.tools"}
         assert told["shop"].startswith(
             "its host laptop was removed from the cluster. 2 messages waited for it and are dropped: once"
         )
         assert "One message waited for it and is dropped" in told["my.tools"]
-        assert (await emptied(command, "laptop")).waited == {}
+        assert (await purge_host(command, "laptop")).waited == {}
 
 
 async def test_without_a_gateway_nobody_is_told_of_a_removal(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server, bus(server) as command:
-        gone = await emptied(command, "laptop")
+        gone = await purge_host(command, "laptop")
         assert (gone.waited, gone.calls) == ({}, 0)
-        assert not await announced(command, gone)
+        assert not await announce_removal(command, gone)
 
 
 async def test_a_host_that_is_removed_among_its_work_ends_and_the_others_go_on(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_a_host_that_is_removed_among_its_work_ends_and_the_others_go_on(t
                 await removed(server, "laptop")
                 async with asyncio.timeout(DEADLINE_S):
                     with pytest.raises(ConfigError, match="removed from the cluster"):
-                        await connected.refused()
+                        await connected.wait_refused()
             worker.say(Send(op_id="op1", operation=Post(message=said("too late"))))
             opened.hosts.deliver(entry(1, "for tools", channel="C02"))
             await until(lambda: tower.spawner.disk("tools").texts == ["for tools"])
@@ -101,7 +101,7 @@ async def test_a_machine_is_invited_while_everything_runs(tmp_path: Path) -> Non
 
 
 async def beat(connected: Bus, version: int) -> Reply:
-    told = Beat(epoch=0, version=version, instance="one", release="0.0.9")
+    told = HostHeartbeat(epoch=0, version=version, instance="one", release="0.0.9")
     return REPLIES.decode(await connected.ask(questions_of("laptop"), encode(told)))
 
 
@@ -134,10 +134,10 @@ async def test_a_server_that_comes_back_brings_nobody_back(tmp_path: Path) -> No
         await server.start()
         async with gateway(server) as opened:
             opened.hosts.add(remote("tools", "C02", "tower"))
-            async with beside(tower.refused(), name="refused"):
+            async with beside(tower.wait_refused(), name="refused"):
                 reply = await tower.ask(
                     questions_of("tower"),
-                    encode(Beat(epoch=0, version=CLUSTER_VERSION, instance="two")),
+                    encode(HostHeartbeat(epoch=0, version=CLUSTER_VERSION, instance="two")),
                     DEADLINE_S,
                 )
             assert isinstance(REPLIES.decode(reply), Granted)

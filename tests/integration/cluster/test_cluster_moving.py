@@ -182,7 +182,7 @@ async def test_a_gateway_dies_in_the_middle_and_the_next_one_goes_on(tmp_path: P
             elif stuck == "publish":
                 await tower.spawner.worker()
                 async with asyncio.timeout(DEADLINE_S):
-                    while await first.opened.hosts._bus.handed_out("CB_IN_laptop", "ev_shop"):  # noqa: ASYNC110 - NATS tells nobody
+                    while await first.opened.hosts._bus.last_delivered("CB_IN_laptop", "ev_shop"):  # noqa: ASYNC110 - NATS tells nobody
                         await asyncio.sleep(0.05)
             assert sorted(first.opened.services.settled) == [1, 2, 3, 4, 5]
         async with leading(server, tmp_path / "standby") as second:
@@ -275,13 +275,13 @@ async def test_a_move_that_cannot_be_is_refused_in_a_line(tmp_path: Path) -> Non
         assert "You are not authorized" in await lead.say("tower", user="U99")
         assert await lead.say("laptop") == "`shop` is already on laptop."
         assert await lead.say("desk") == "Unknown host desk. Known hosts: laptop, tower."
-        beat = replace(lead.opened.hosts._fleet._beats["tower"], has=("tools",))
-        lead.opened.hosts._fleet.heard("tower", beat, ())
+        beat = replace(lead.opened.hosts._fleet._heartbeats["tower"], has=("tools",))
+        lead.opened.hosts._fleet.on_heartbeat("tower", beat, ())
         assert (
             "tower has no repository named `shop`: run `codebutler add-repo PATH --name shop`"
             in await lead.say("tower")
         )
-        lead.opened.authority.hosts.left("tower")
+        lead.opened.authority.hosts.mark_left("tower")
         assert "tower has been away since 20" in await lead.say("tower")
         assert lead.posts == []
 

@@ -61,7 +61,7 @@ async def lacks(servers: NatsCluster, server: NatsServer) -> str:
     said: dict[str, str] = {}
     async with servers.system() as system, asyncio.timeout(DEADLINE_S):
         while server.name not in said:
-            said = {each.name: each.lacks for each in await read_servers(system, SystemClock(), 3)}
+            said = {each.name: each.missing_data for each in await read_servers(system, SystemClock(), 3)}
     return said[server.name]
 
 

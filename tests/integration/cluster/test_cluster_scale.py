@@ -36,7 +36,7 @@ class NotedClock(SystemClock):
 async def test_a_consumer_that_is_not_made_yet_is_asked_for_less_and_less(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as server, bus(server) as gateway, bus(server, "laptop") as connected:
         clock, bodies = NotedClock(), list[bytes]()
-        here = Bus(connected._client, connected._refusals, clock, 0)
+        here = Bus(connected._client, connected._rejections, clock, 0)
         await gateway.ensure_stream("CB_IN_laptop", "cb.in.laptop.>", 2**20)
 
         async def consume() -> None:
@@ -69,16 +69,16 @@ async def test_a_lease_is_kept_while_the_gateway_is_busy(tmp_path: Path) -> None
         candidate(server, "second") as (other, second),
     ):
         await own.run(first.acquire())
-        first.alive()
+        first.report_alive()
         async with (
-            beside(own.run(first.keep()), name="lease"),
+            beside(own.run(first.renew_until_lost()), name="lease"),
             beside(other.run(second.acquire()), name="other"),
         ):
             await asyncio.sleep(0)
             time.sleep(TTL_S + 2)  # noqa: ASYNC251 - this is what it is about: nothing else runs in this loop
             assert first.is_held
             assert not second.is_held
-            first.alive()
+            first.report_alive()
         await own.run(first.release())
         await other.run(second.acquire())
         assert second.epoch > first.epoch
@@ -92,8 +92,8 @@ async def test_a_gateway_that_is_stuck_leads_no_more(tmp_path: Path, monkeypatch
         candidate(server, "second") as (other, second),
     ):
         await own.run(first.acquire())
-        first.alive()
-        keeping = asyncio.create_task(own.run(first.keep()))
+        first.report_alive()
+        keeping = asyncio.create_task(own.run(first.renew_until_lost()))
         await other.run(second.acquire())
         assert not first.is_held
         with pytest.raises(LeaseLostError, match="was blocked for 1 s"):

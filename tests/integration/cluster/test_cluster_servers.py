@@ -38,7 +38,7 @@ class Servers:
 
     @property
     def gateway(self) -> ClusterMembership:
-        return self.authority.of_gateway(int(time.time()))
+        return self.authority.gateway_membership(int(time.time()))
 
     async def start(self, number: int) -> None:
         self._processes[number] = await asyncio.create_subprocess_exec(
@@ -74,7 +74,7 @@ async def test_a_server_that_was_down_does_not_bring_a_removed_host_back(tmp_pat
             here = await stack.enter_async_context(Bus.connected(third, CLOCK))
             # Three copies, through the one server that this host knows.
             await here.publish(calls_of("laptop", "shop"), b"hello", uuid4().hex)
-            assert await admin.counts(stream_out("laptop"), ">") == {calls_of("laptop", "shop"): 1}
+            assert await admin.message_counts(stream_out("laptop"), ">") == {calls_of("laptop", "shop"): 1}
         await servers.kill(2)
         near = replace(servers.gateway, servers=servers.gateway.servers[:2])
         async with HostAccounts.opened(servers.authority, near, CLOCK) as accounts:

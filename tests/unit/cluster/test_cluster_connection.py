@@ -25,9 +25,9 @@ async def test_a_refusal_by_each_server_again_is_final_and_a_busy_server_refuses
 ) -> None:
     rejections = Rejections(ClusterMembership(servers=SERVERS, name="laptop"))
     for _ in range(TIMES - 1):
-        await rejections.troubled(RuntimeError(told))
+        await rejections.on_error(RuntimeError(told))
     assert not rejections.final.is_set()
-    await rejections.troubled(RuntimeError(told))
+    await rejections.on_error(RuntimeError(told))
     assert rejections.final.is_set() is is_final
 
 
@@ -35,8 +35,8 @@ async def test_a_server_that_takes_us_again_begins_the_count_anew() -> None:
     rejections = Rejections(ClusterMembership(servers=SERVERS, name="laptop"))
     for _ in range(2):
         for _ in range(TIMES - 1):
-            await rejections.troubled(RuntimeError("Authorization Violation"))
-        await rejections.back()
+            await rejections.on_error(RuntimeError("Authorization Violation"))
+        await rejections.on_reconnect()
     assert not rejections.final.is_set()
 
 

@@ -9,7 +9,9 @@ import pytest
 from codebutler.cluster.health import ServerFacts, StreamFacts, judge_servers, judge_streams
 from codebutler.protocol.messages import Finding
 
-WELL = ServerFacts(name="n1", version="2.15.1", ahead_s=0.02, max_payload_bytes=8 * 2**20, is_synced=True)
+WELL = ServerFacts(
+    name="n1", version="2.15.1", clock_ahead_s=0.02, max_payload_bytes=8 * 2**20, is_synced=True
+)
 KEPT = StreamFacts(name="CB_IN_laptop", replicas=3)
 
 

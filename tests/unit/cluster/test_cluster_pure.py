@@ -9,32 +9,32 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.cluster.authority import ClusterAuthority, Key, host_claims, removed_claims, said_in
+from codebutler.cluster.authority import ClusterAuthority, Key, decode_claims, host_claims
 from codebutler.cluster.membership import (
+    FORMAT_PREFIX,
     HOST_SERVICES,
-    PREFIX,
     ClusterMembership,
-    answers_of,
+    answer_subject,
     consumer_of,
     events_to,
     host_services,
     is_host,
     is_loopback,
-    membership_in,
+    membership_from_token,
+    order_answers_of,
     orders_to,
     questions_of,
     read_membership,
     token_of,
-    told_by,
 )
-from codebutler.cluster.messages import Beat, ClusterCodec, HostQuestion, misfit
+from codebutler.cluster.messages import ClusterCodec, HostHeartbeat, HostQuestion, incompatibility
 from codebutler.cluster.server import (
     MAX_PAYLOAD_BYTES,
     NatsNode,
-    objection,
+    config_bytes,
     routes_config,
     server_config,
-    written,
+    server_problem,
 )
 from codebutler.config.paths import Home
 from codebutler.config.registry import host_in
@@ -42,10 +42,10 @@ from codebutler.domain.errors import ConfigError
 
 
 def test_an_old_or_narrow_server_is_named() -> None:
-    assert objection((2, 12, 3), MAX_PAYLOAD_BYTES) == ""
-    assert objection((3, 0, 0), MAX_PAYLOAD_BYTES) == ""
-    assert "2.9.10 is too old: use 2.12.3" in objection((2, 9, 10), MAX_PAYLOAD_BYTES)
-    assert "max_payload" in objection((2, 15, 1), 2**20)
+    assert server_problem((2, 12, 3), MAX_PAYLOAD_BYTES) == ""
+    assert server_problem((3, 0, 0), MAX_PAYLOAD_BYTES) == ""
+    assert "2.9.10 is too old: use 2.12.3" in server_problem((2, 9, 10), MAX_PAYLOAD_BYTES)
+    assert "max_payload" in server_problem((2, 15, 1), 2**20)
 
 
 def test_a_name_with_dots_is_one_token_and_stays_itself() -> None:
@@ -66,13 +66,13 @@ def test_what_a_host_can_reach_is_its_own() -> None:
 
 
 def test_an_answer_crosses_by_its_hosts_own_subject() -> None:
-    assert answers_of(orders_to("laptop"), "1") == told_by("laptop", "1") == "cb.told.laptop.1"
-    assert answers_of(questions_of("laptop"), "1") == ""
+    assert answer_subject(orders_to("laptop"), "1") == order_answers_of("laptop", "1") == "cb.told.laptop.1"
+    assert answer_subject(questions_of("laptop"), "1") == ""
 
 
 def test_the_accounts_of_hosts_have_no_storage_and_their_own_imports() -> None:
     operator, gateway, host = Key.new("operator"), Key.new("account"), Key.new("account")
-    claims = said_in(host_claims(operator, gateway.public, host, "laptop", 5))
+    claims = decode_claims(host_claims(operator, gateway.public, host, "laptop", 5))
     assert (claims["iss"], claims["sub"], claims["name"]) == (operator.public, host.public, "laptop")
     assert [each["subject"] for each in claims["nats"]["imports"]] == [
         *host_services("laptop"),
@@ -80,9 +80,10 @@ def test_the_accounts_of_hosts_have_no_storage_and_their_own_imports() -> None:
     ]
     assert {each["account"] for each in claims["nats"]["imports"]} == {gateway.public}
     assert not {"disk_storage", "mem_storage", "streams"} & claims["nats"]["limits"].keys()
-    gone = said_in(removed_claims(operator, host.public, "laptop", 6))["nats"]
+    authority = ClusterAuthority.new(("nats://127.0.0.1:1",), "")
+    gone = decode_claims(authority.removal_claims(host.public, "laptop", 6))["nats"]
     assert (gone["revocations"], gone["limits"]["conn"], gone.get("imports")) == ({"*": 6}, 0, None)
-    assert said_in("x") == said_in("a.b.c") == said_in("a.W10.c") == {}
+    assert decode_claims("x") == decode_claims("a.b.c") == decode_claims("a.W10.c") == {}
 
 
 def test_the_servers_configuration_syncs_each_message_and_holds_no_secret() -> None:
@@ -95,7 +96,7 @@ def test_the_servers_configuration_syncs_each_message_and_holds_no_secret() -> N
         "min_version": "1.2",
         "handshake_first": True,
     }
-    text = written(config).decode()
+    text = config_bytes(config).decode()
     assert not any(each in text for each in (authority.operator, authority.system, authority.gateway))
 
 
@@ -119,7 +120,7 @@ def test_servers_of_a_cluster_know_the_others_and_trust_nobody_without_a_certifi
     ],
 )
 def test_a_gateway_serves_hosts_of_its_version_and_the_one_before(host: int, gateway: int, told: str) -> None:
-    why = misfit(host, gateway, name="laptop", release="0.1")
+    why = incompatibility(host, gateway, name="laptop", release="0.1")
     assert why.startswith(told)
     assert bool(why) == bool(told)
 
@@ -130,7 +131,7 @@ def test_a_later_versions_message_can_be_read() -> None:
         {"type": "beat", "epoch": 0, "version": 9, "instance": "i", "mood": "good", "release": "9.0"}
     )
     codec: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
-    assert codec.decode(later) == Beat(epoch=0, version=9, instance="i", release="9.0")
+    assert codec.decode(later) == HostHeartbeat(epoch=0, version=9, instance="i", release="9.0")
 
 
 def member(**values: object) -> ClusterMembership:
@@ -142,7 +143,7 @@ def test_a_token_brings_a_membership_in_one_line() -> None:
     known = member(ca="-----BEGIN CERTIFICATE-----\nMIIB\n", servers=("tls://nats.example:4222",))
     token = token_of(known)
     assert len(token.split()) == 1
-    assert membership_in(f" {token[:40]}\n{token[40:]}\n") == known
+    assert membership_from_token(f" {token[:40]}\n{token[40:]}\n") == known
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_token_brings_a_membership_in_one_line() -> None:
         ("xoxb-1", "this is not a token"),
         (token_of(member())[:-9], "damaged"),
         (token_of(member()) + "A!", "damaged"),
-        (PREFIX + "AAAA", "damaged"),
+        (FORMAT_PREFIX + "AAAA", "damaged"),
         (token_of(member(ca="x" * 10**6)), "damaged"),
         (token_of(member(name="gateway")), "not for a host"),
         (token_of(member(seed="")), "no credential"),
@@ -161,7 +162,7 @@ def test_a_token_brings_a_membership_in_one_line() -> None:
 )
 def test_what_is_no_token_is_refused_without_quoting_it(token: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
-        membership_in(token)
+        membership_from_token(token)
     assert not token or token not in str(refused.value)
 
 
