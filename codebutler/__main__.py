@@ -82,9 +82,9 @@ def _unexpected(error: Exception) -> int:
 
 
 def _fail(line: str, exit_code: int) -> int:
-    from codebutler.cli.output import complain
+    from codebutler.cli.output import print_error
 
-    complain(line)
+    print_error(line)
     return exit_code
 
 

@@ -113,7 +113,7 @@ SECTIONS = (
 )
 
 # The earliest command names.
-FORMER = MappingProxyType(
+FORMER_OPTIONS = MappingProxyType(
     {
         "--install": ("install",),
         "--uninstall": ("uninstall",),
@@ -124,7 +124,7 @@ FORMER = MappingProxyType(
 
 
 # What newcomers type.
-USUAL = MappingProxyType(
+SYNONYMS = MappingProxyType(
     {
         "add": "add-repo",
         "costs": "ledger",
@@ -154,27 +154,29 @@ class LazyCommand(CliCommand):
             command = typer.main.get_command(target)
         else:
             single = App("", pretty_exceptions_enable=False)
-            single.command(self.row.name, help=target.__doc__ or self.row.help)(self._taking(target))
+            single.command(self.row.name, help=target.__doc__ or self.row.help)(
+                self._with_platform_options(target)
+            )
             command = typer.main.get_command(single)
         command.name = self.row.name
         return command
 
-    def _taking(self, target: Callable[..., None]) -> Callable[..., None]:
+    def _with_platform_options(self, target: Callable[..., None]) -> Callable[..., None]:
         """With the chats' options."""
         if not self.row.options:
             return target
         from codebutler.chat.platform import platforms
-        from codebutler.cli.command import taking
+        from codebutler.cli.command import with_options
 
         options = [option for each in platforms() for option in getattr(each, self.row.options)]
-        return taking(target, options)
+        return with_options(target, options)
 
 
 class LazyGroup(CliGroup):
     """A group of LazyCommands, one per row of ``COMMANDS``."""
 
     sections = SECTIONS
-    usual = USUAL
+    synonyms = SYNONYMS
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -186,8 +188,8 @@ class LazyGroup(CliGroup):
         them; `help COMMAND` is `COMMAND --help`."""
         if args and args[0] == "help":
             args = [*args[1:], "--help"]
-        if args and args[0] in FORMER:
-            args = [*FORMER[args[0]], *args[1:]]
+        if args and args[0] in FORMER_OPTIONS:
+            args = [*FORMER_OPTIONS[args[0]], *args[1:]]
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -205,8 +207,8 @@ def build() -> AnyCommand:
     return typer.main.get_command(app)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         sys.stdout.write(f"{PROGRAM} {VERSION}\n")
         raise typer.Exit
 

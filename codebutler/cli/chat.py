@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codebutler.cli.context import home, known_commands, known_repositories, repository, talk
-from codebutler.cli.output import age, is_interactive, print_json, print_table, say
+from codebutler.cli.context import home, known_commands, known_repositories, repository, send_request
+from codebutler.cli.output import age, is_interactive, print_json, print_line, print_table
 from codebutler.config.agent_sessions import PastSession, find_session, terminal_sessions
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import Home
@@ -23,10 +23,10 @@ from codebutler.protocol.control import SendRequest, StopRequest
 if TYPE_CHECKING:
     from codebutler.cli.chatroom.link import WholeAnswer
 
-LISTED = 20
+MAX_LISTED = 20
 WORDS_CHARS = 70
-ELSEWHERE = "{path} is not registered: run this in a registered repository, or name one with --repo"
-NONE_HERE = "No Claude Code or Kimi Code session was started in a terminal in {path}."
+NOT_REGISTERED = "{path} is not registered: run this in a registered repository, or name one with --repo"
+NO_SESSIONS = "No Claude Code or Kimi Code session was started in a terminal in {path}."
 
 
 def chat(
@@ -64,22 +64,22 @@ def chat(
 
 
 def _ask_once(where: Home, repo: str, *, fresh: bool) -> None:
-    from codebutler.cli.chatroom.link import ask_once, read_diary, write_diary
+    from codebutler.cli.chatroom.link import ask_once, read_history, write_history
 
     text = sys.stdin.read()
     if not text.strip():
         raise typer.BadParameter("standard input is empty")
-    kept = read_diary(where)
-    told = ask_once(repo, text.strip("\n"), None if fresh else kept.threads.get(repo))
-    if told.thread:
-        write_diary(where, kept.with_thread(repo, told.thread))
-    _show(told)
+    history = read_history(where)
+    answer = ask_once(repo, text.strip("\n"), None if fresh else history.threads.get(repo))
+    if answer.thread:
+        write_history(where, history.with_thread(repo, answer.thread))
+    _print_answer(answer)
 
 
-def _show(told: WholeAnswer) -> None:
+def _print_answer(answer: WholeAnswer) -> None:
     """Print the answer; exit code 1 if the run failed."""
-    told.show()
-    if not told.ok:
+    answer.show()
+    if not answer.ok:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -96,12 +96,11 @@ def send(
     if not message.strip():
         raise typer.BadParameter("nothing to send: the text is empty", param_hint="TEXT")
     if not wait:
-        talk(SendRequest(repo=repo, text=message))
+        send_request(SendRequest(repo=repo, text=message))
         return
     from codebutler.cli.chatroom.link import ask_once
 
-    told = ask_once(repo, message)
-    _show(told)
+    _print_answer(ask_once(repo, message))
 
 
 def stop(
@@ -110,8 +109,7 @@ def stop(
     ],
 ) -> None:
     """Stop a repository's running work and cancel what is queued; the supervisor keeps running."""
-    done = talk(StopRequest(repo=repo))
-    typer.echo(done.text)
+    typer.echo(send_request(StopRequest(repo=repo)).text)
 
 
 def adopt(
@@ -133,46 +131,49 @@ def adopt(
 
     Without an ID, list the sessions, newest first, and ask which one.
     """
-    entry = repository(repo) if repo else _here()
+    entry = repository(repo) if repo else _current_repository()
     where = Path(entry.path)
     if session and not as_json:
         _adopt(entry, find_session(Path.home(), where, session))
         return
-    found = terminal_sessions(Path.home(), where)[:LISTED]
+    found = terminal_sessions(Path.home(), where)[:MAX_LISTED]
     if as_json:
         print_json(
-            [{"id": e.id, "agent": e.agent, "changed": e.changed_s, "first_words": _words(e)} for e in found]
+            [
+                {"id": e.id, "agent": e.agent, "changed": e.changed_s, "first_words": _first_words(e)}
+                for e in found
+            ]
         )
     elif not found:
-        say(NONE_HERE.format(path=where))
+        print_line(NO_SESSIONS.format(path=where))
     else:
         now_s = time.time()
         rows = [
-            (str(number), each.agent, age(now_s - each.changed_s), _words(each), each.id)
+            (str(number), each.agent, age(now_s - each.changed_s), _first_words(each), each.id)
             for number, each in enumerate(found, start=1)
         ]
         print_table(("", "AGENT", "AGE", "FIRST WORDS", "SESSION"), rows)
         if is_interactive():
-            _ask(entry, found)
+            _choose_session(entry, found)
         else:
-            say("To continue one in the channel, run `codebutler adopt SESSION`.")
+            print_line("To continue one in the channel, run `codebutler adopt SESSION`.")
 
 
-def _here() -> RepoEntry:
+def _current_repository() -> RepoEntry:
     """The registered repository that this directory is in. Raises CodeButlerError."""
     root = repo_root(Path())
     for entry in Registry(home()).load():
         if Path(entry.path) == root:
             return entry
-    raise RegistryError(ELSEWHERE.format(path=root))
+    raise RegistryError(NOT_REGISTERED.format(path=root))
 
 
-def _words(session: PastSession) -> str:
+def _first_words(session: PastSession) -> str:
     line = " ".join(session.asked[0].split())
     return line if len(line) <= WORDS_CHARS else f"{line[: WORDS_CHARS - 1]}…"
 
 
-def _ask(entry: RepoEntry, found: Sequence[PastSession]) -> None:
+def _choose_session(entry: RepoEntry, found: Sequence[PastSession]) -> None:
     from codebutler.cli.prompts import ask
 
     answer = ask("Which one? (a number; Enter for none)")
@@ -187,5 +188,4 @@ def _adopt(entry: RepoEntry, session: PastSession) -> None:
     """Send the command in the channel, as the operator, and show the answer."""
     from codebutler.cli.chatroom.link import ask_once
 
-    told = ask_once(entry.name, f"!continue {session.id}")
-    _show(told)
+    _print_answer(ask_once(entry.name, f"!continue {session.id}"))

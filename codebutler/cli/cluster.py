@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from codebutler.cli.chat import send
 from codebutler.cli.command import App
-from codebutler.cli.context import asked, environment, home, known_repositories
-from codebutler.cli.output import is_interactive, notice, print_json, print_table, say, warn
+from codebutler.cli.context import environment, home, known_repositories, request_reply
+from codebutler.cli.output import is_interactive, notice, print_json, print_line, print_table, warn
 from codebutler.cli.serve import need_cluster
 from codebutler.cluster.membership import (
     GATEWAY,
@@ -100,7 +100,7 @@ def create(
     write_membership(where, authority.gateway_membership(now_s))
     for node, folder in zip(nodes, folders, strict=True):
         place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
-        say(f"cd {folder} && nats-server -c nats.conf{place}")
+        print_line(f"cd {folder} && nats-server -c nats.conf{place}")
     notice(
         "Next: start the servers like this, then `codebutler cluster invite HOST` for each machine. "
         f"Keep {AUTHORITY_FILE} here."
@@ -123,7 +123,7 @@ def copy(
     found = asyncio.run(copy_streams(before, now, SystemClock()))
     count = sum(found.values())
     streams = "one stream" if len(found) == 1 else f"{len(found)} streams"
-    say(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
+    print_line(f"Copied {streams} with {count} {'message' if count == 1 else 'messages'}.")
     notice("Next: stop the old servers for good, invite each host again, and start the gateway.")
 
 
@@ -134,16 +134,16 @@ def invite(
 ) -> None:
     """Let a machine join: print a one-line token for `codebutler host join`. The token is a secret, shown once."""
     need_cluster()
-    _check(host)
-    membership = asyncio.run(_invited(home(), host, replace=replace))
-    say(token_of(membership))
+    _check_host_name(host)
+    membership = asyncio.run(_invite(home(), host, replace=replace))
+    print_line(token_of(membership))
     notice(
         f"Run `codebutler host join` on {host}, and paste this line there. It is not shown again. Whoever has it can "
         f"act as {host} until you run `codebutler cluster remove {host}`."
     )
 
 
-async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembership:
+async def _invite(where: Home, host: str, *, replace: bool) -> ClusterMembership:
     from codebutler.cluster.authority import read_authority
     from codebutler.cluster.connection import HostAccounts
 
@@ -162,19 +162,19 @@ async def _invited(where: Home, host: str, *, replace: bool) -> ClusterMembershi
 def remove(host: Annotated[str, HOST]) -> None:
     """Remove a machine: close its connection, refuse its credential, and drop the messages that wait for it."""
     need_cluster()
-    _check(host)
-    removed, is_announced = asyncio.run(_removed(home(), host))
-    say(f"Removed {host}: it is disconnected, and its credential and its token are refused.")
+    _check_host_name(host)
+    removed, is_announced = asyncio.run(_remove_host(home(), host))
+    print_line(f"Removed {host}: it is disconnected, and its credential and its token are refused.")
     for repo, count in sorted(removed.waited.items()):
-        say(f"{repo}: dropped {count} waiting {'message' if count == 1 else 'messages'}.")
+        print_line(f"{repo}: dropped {count} waiting {'message' if count == 1 else 'messages'}.")
     if removed.calls:
-        say(f"Dropped {removed.calls} of its own messages, which had not been posted yet.")
+        print_line(f"Dropped {removed.calls} of its own messages, which had not been posted yet.")
     if not is_announced:
         warn("no gateway answered, so the channels of its repositories were not notified")
     notice("Its repositories stay registered here: move them, or run `codebutler remove-repo NAME`.")
 
 
-async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
+async def _remove_host(where: Home, host: str) -> tuple[HostRemoved, bool]:
     """The lines about what was dropped, and whether the channels were notified."""
     from codebutler.cluster.authority import read_authority
     from codebutler.cluster.bus import Bus
@@ -191,16 +191,16 @@ async def _removed(where: Home, host: str) -> tuple[HostRemoved, bool]:
         return removed, await announce_removal(bus, removed)
 
 
-def _check(host: str) -> None:
+def _check_host_name(host: str) -> None:
     if not HOST_NAME.fullmatch(host) or host == GATEWAY:
         raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
 
 
 def _node(text: str) -> NatsNode:
-    named = SERVER.fullmatch(text)
-    if named is None:
+    found = SERVER.fullmatch(text)
+    if found is None:
         raise typer.BadParameter(f"--server: {text} is not HOST or HOST:PORT")
-    return NatsNode(named[1], int(named[2])) if named[2] else NatsNode(named[1])
+    return NatsNode(found[1], int(found[2])) if found[2] else NatsNode(found[1])
 
 
 @app.command("status")
@@ -209,25 +209,27 @@ def status(
 ) -> None:
     """Show the gateways, the hosts and their repositories, as the gateway of this home sees them."""
     try:
-        told = asked(StatusRequest(), StatusReply).status
+        reply = request_reply(StatusRequest(), StatusReply).status
     except NotRunningError:
         if not is_held(home().lock):
             raise
         raise CodeButlerError("this gateway is on standby: run this at the active one") from None
-    if "cluster" not in told:
+    if "cluster" not in reply:
         raise CodeButlerError(
             "no gateway is running here: run this on the machine where `codebutler gateway` runs"
         )
-    shown = {**told["cluster"], "repos": told["repos"]}
+    cluster = {**reply["cluster"], "repos": reply["repos"]}
     if as_json:
-        print_json(shown)
+        print_json(cluster)
         return
-    say(f"epoch {shown['epoch']}, {told['outbox']['pending']} in the outbox")
-    print_table(("GATEWAY", "VERSION", "ROLE", "SEEN"), [_gateway(each) for each in shown["gateways"]])
+    print_line(f"epoch {cluster['epoch']}, {reply['outbox']['pending']} in the outbox")
+    print_table(("GATEWAY", "VERSION", "ROLE", "SEEN"), [_gateway(each) for each in cluster["gateways"]])
     print_table(
-        ("HOST", "VERSION", "STATE", "SEEN", "PENDING", "OUTBOX"), [_host(each) for each in shown["hosts"]]
+        ("HOST", "VERSION", "STATE", "SEEN", "PENDING", "OUTBOX"), [_host(each) for each in cluster["hosts"]]
     )
-    print_table(("REPOSITORY", "HOST", "STATE", "RUNS", "PENDING"), [_repo(each) for each in shown["repos"]])
+    print_table(
+        ("REPOSITORY", "HOST", "STATE", "RUNS", "PENDING"), [_repo(each) for each in cluster["repos"]]
+    )
 
 
 @app.command("move")
@@ -243,13 +245,13 @@ def move(
 
 
 def _gateway(row: dict[str, Any]) -> tuple[str, ...]:
-    return row["machine"], row["version"], "active" if row["leads"] else "standby", _moment(row["seen"])
+    return row["machine"], row["version"], "active" if row["leads"] else "standby", _local_time(row["seen"])
 
 
 def _host(row: dict[str, Any]) -> tuple[str, ...]:
-    state = "awake" if row["awake"] else f"away since {_moment(row['since'])}"
+    state = "awake" if row["awake"] else f"away since {_local_time(row['since'])}"
     pending = "?" if row["pending"] is None else str(row["pending"])
-    return row["name"], row["version"] or "?", state, _moment(row["seen"]), pending, str(row["outbox"])
+    return row["name"], row["version"] or "?", state, _local_time(row["seen"]), pending, str(row["outbox"])
 
 
 def _repo(row: dict[str, Any]) -> tuple[str, ...]:
@@ -257,7 +259,7 @@ def _repo(row: dict[str, Any]) -> tuple[str, ...]:
     return row["name"], row["host"], worker["state"], load(**row["turns"]), str(worker["undelivered"])
 
 
-def _moment(moment: str | None) -> str:
+def _local_time(moment: str | None) -> str:
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}" if moment else "-"
 
 
@@ -301,7 +303,9 @@ def join(
     )
     asyncio.run(_check_membership(where, membership))
     write_membership(where, membership)
-    say(f"This machine is now the host {membership.name}, connected to {', '.join(membership.servers)}.")
+    print_line(
+        f"This machine is now the host {membership.name}, connected to {', '.join(membership.servers)}."
+    )
     notice(
         f"Next: `codebutler add-repo PATH` here for each repository, `codebutler add-repo {membership.name}:NAME` at "
         "the gateway, then `codebutler host` here."

@@ -17,7 +17,7 @@ from typer._click import Context, HelpFormatter
 from typer._click.exceptions import UsageError
 from typer.core import TyperCommand, TyperGroup
 
-from codebutler.cli.output import TEXT_COLUMNS, columns, definitions, painted, wrapped
+from codebutler.cli.output import TEXT_COLUMNS, columns, definitions, painted, wrap
 
 if TYPE_CHECKING:
     from codebutler.chat.platform import Given, Option, Platform
@@ -42,37 +42,37 @@ class CliGroup(TyperGroup):
     """Several commands under one name. ``sections``: their names under headings; the rest comes last."""
 
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    usual: Mapping[str, str] = MappingProxyType({})
+    synonyms: Mapping[str, str] = MappingProxyType({})
     """Names that other programs have for our commands."""
 
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, AnyCommand | None, list[str]]:
         """The command. Raises UsageError, which names the one that was probably meant."""
-        asked = args[0]
-        if asked.startswith("-") or self.get_command(ctx, asked) is not None:
+        name = args[0]
+        if name.startswith("-") or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
-        near = [self.usual[asked]] if asked in self.usual else get_close_matches(asked, self.commands, 1)
+        near = [self.synonyms[name]] if name in self.synonyms else get_close_matches(name, self.commands, 1)
         meant = f", did you mean `{ctx.command_path} {near[0]}`?" if near else ""
-        raise UsageError(f"unknown command {asked!r}{meant}", ctx)
+        raise UsageError(f"unknown command {name!r}{meant}", ctx)
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """The whole help page."""
         lines = _lines(self, ctx)
-        for heading, names in self._headed():
+        for heading, names in self._commands_by_section():
             rows = [(name, self.commands[name].get_short_help_str(200)) for name in names]
             lines += ["", painted(f"{heading}:", "bold"), *definitions(rows, "cyan")]
         formatter.write("\n".join(lines))
 
-    def _headed(self) -> Iterable[tuple[str, list[str]]]:
-        left = [name for name, command in self.commands.items() if not command.hidden]
+    def _commands_by_section(self) -> Iterable[tuple[str, list[str]]]:
+        remaining = [name for name, command in self.commands.items() if not command.hidden]
         for heading, names in self.sections:
-            here = [name for name in names if name in left]
-            left = [name for name in left if name not in here]
+            here = [name for name in names if name in remaining]
+            remaining = [name for name in remaining if name not in here]
             if here:
                 yield heading, here
-        if left:
-            yield "Other commands" if self.sections else "Commands", left
+        if remaining:
+            yield "Other commands" if self.sections else "Commands", remaining
 
 
 class App(typer.Typer):
@@ -111,7 +111,7 @@ def _lines(command: AnyCommand, ctx: Context) -> list[str]:
         f"{painted('Usage:', 'bold')} {' '.join(words)}{' COMMAND …' if isinstance(command, CliGroup) else ''}"
     ]
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-        lines += ["", *wrapped(" ".join(paragraph.split()), width)]
+        lines += ["", *wrap(" ".join(paragraph.split()), width)]
     for heading, rows in (("Arguments", map(_argument, arguments)), ("Options", map(_option, options))):
         if shown := list(rows):
             lines += ["", painted(f"{heading}:", "bold"), *definitions(shown, "cyan")]
@@ -125,7 +125,7 @@ def _usage(argument: Any) -> str:
 
 def _argument(argument: Any) -> tuple[str, str]:
     choices = argument.type_descriptor.choices
-    text = _text(argument)
+    text = _help_text(argument)
     return str(argument.metavar), f"{text} [{', '.join(map(str, choices))}]" if choices else text
 
 
@@ -134,16 +134,16 @@ def _option(option: Any) -> tuple[str, str]:
     if option.secondary_opts:
         names += f" / {', '.join(option.secondary_opts)}"
     value = "" if option.is_flag else f" {option.metavar or metavar(option)}"
-    return f"{names}{value}", _text(option)
+    return f"{names}{value}", _help_text(option)
 
 
-def _text(parameter: Any) -> str:
+def _help_text(parameter: Any) -> str:
     default, text = parameter.default, parameter.help or ""
-    is_told = isinstance(default, (int, str)) and not isinstance(default, bool) and default
-    return f"{text} [default: {default}]" if is_told else text
+    has_default = isinstance(default, (int, str)) and not isinstance(default, bool) and default
+    return f"{text} [default: {default}]" if has_default else text
 
 
-def taking(command: Callable[..., None], options: Iterable[Option]) -> Callable[..., None]:
+def with_options(command: Callable[..., None], options: Iterable[Option]) -> Callable[..., None]:
     """The command with these options before its own; it gets them as keywords."""
     own = [
         each
@@ -165,28 +165,32 @@ def taking(command: Callable[..., None], options: Iterable[Option]) -> Callable[
 
 def _parameter(option: Option) -> inspect.Parameter:
     kind: Any = list[str] | None if option.many else str
-    told = typer.Option(option.flag, help=option.help, metavar=option.metavar)
+    typer_option = typer.Option(option.flag, help=option.help, metavar=option.metavar)
     return inspect.Parameter(
         _name(option),
         inspect.Parameter.KEYWORD_ONLY,
         default=None if option.many else "",
-        annotation=Annotated[kind, told],
+        annotation=Annotated[kind, typer_option],
     )
 
 
-def given_to(
+def options_by_platform(
     options: Mapping[Platform, Sequence[Option]], values: Mapping[str, Any]
 ) -> dict[Platform, Given]:
     """The given options by platform; without platforms that got none."""
     found = {
-        each: {option.key: _stripped(value) for option in its if (value := values.get(_name(option)))}
-        for each, its in options.items()
+        each: {
+            option.key: value.strip() if isinstance(value, str) else value
+            for option in options_of_chat
+            if (value := values.get(_name(option)))
+        }
+        for each, options_of_chat in options.items()
     }
     return {each: given for each, given in found.items() if given}
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
+def reporting_bad_options() -> Iterator[None]:
     """Reports an option that a platform cannot use like one that the command line refuses."""
     from codebutler.chat.platform import BadOptionError
 
@@ -198,7 +202,3 @@ def refusing() -> Iterator[None]:
 
 def _name(option: Option) -> str:
     return option.flag.removeprefix("--").replace("-", "_")
-
-
-def _stripped(value: Any) -> Any:
-    return value.strip() if isinstance(value, str) else value

@@ -11,12 +11,11 @@ import typer
 
 from codebutler.cli import COMPLETION_VARIABLE
 from codebutler.cli.context import environment
-from codebutler.cli.output import notice, say
+from codebutler.cli.output import notice, print_line
 from codebutler.domain.errors import CodeButlerError
 
-# Set by the scripts below: the words typed so far are the arguments, and candidates are printed instead of
-# running
-# a command; a candidate and its description, separated by a tab.
+# COMPLETION_VARIABLE is set by the scripts below: the words typed so far are the arguments, and candidates are printed
+# instead of running a command; a candidate and its description, separated by a tab.
 Shell = Literal["bash", "zsh", "fish"]
 
 BASH = f"""\
@@ -69,12 +68,12 @@ def run(
         sys.stdout.write(SCRIPTS[chosen])
         return
     home = Path(environment().get("HOME") or Path.home())
-    for file in installed(chosen, home):
-        say(f"Wrote {file}.")
+    for file in install_script(chosen, home):
+        print_line(f"Wrote {file}.")
     notice("Open a new shell to use it.")
 
 
-def installed(shell: Shell, home: Path) -> list[Path]:
+def install_script(shell: Shell, home: Path) -> list[Path]:
     """Write the script, and for bash and zsh the line that loads it; returns the changed files."""
     if shell == "fish":
         script = home / ".config" / "fish" / "completions" / "codebutler.fish"
@@ -102,9 +101,9 @@ def candidates(words: Sequence[str]) -> list[str]:
 
     *before, incomplete = words or [""]
     context = _resolve_context(build(), {}, PROGRAM, list(before))
-    asked, incomplete = _resolve_incomplete(context, list(before), incomplete)
-    named = [each for each in asked.shell_complete(context, incomplete) if each.type == "plain"]
-    return [f"{each.value}\t{each.help}" if each.help else str(each.value) for each in named]
+    completing, incomplete = _resolve_incomplete(context, list(before), incomplete)
+    items = [each for each in completing.shell_complete(context, incomplete) if each.type == "plain"]
+    return [f"{each.value}\t{each.help}" if each.help else str(each.value) for each in items]
 
 
 def _own_shell() -> Shell:

@@ -16,12 +16,12 @@ from typer._click import Context
 from codebutler.cli import config_files
 from codebutler.cli.command import HELP_NAMES, App, CliGroup
 from codebutler.cli.context import (
-    in_force,
+    effective_config,
     known_repositories,
     reload_supervisor,
     repository,
 )
-from codebutler.cli.output import is_interactive, print_json, say, warn
+from codebutler.cli.output import is_interactive, print_json, print_line, warn
 from codebutler.cli.prompts import PromptTerminal, ask
 from codebutler.config.load import check_layer, is_list
 from codebutler.config.merge import default_layer, leaves, put
@@ -67,7 +67,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the effective configuration, with secrets masked, and where each value comes from."""
-    resolved = in_force(repository(repo) if repo else None)
+    resolved = effective_config(repository(repo) if repo else None)
     for note in resolved.notes:
         warn(note)
     if as_json:
@@ -81,7 +81,7 @@ def show(
         )
     else:
         for line in describe(resolved):
-            say(line)
+            print_line(line)
 
 
 @app.command("set")
@@ -99,25 +99,27 @@ def set_(
     """Set one value of the configuration, of all repositories or of one."""
     if repo and key in HOME_ONLY:
         raise ConfigError(f"{key} is set once for all repositories: omit --repo")
-    text = _asked(key) if value is None else value
+    text = _prompt_value(key) if value is None else value
     agent = text if key == "agent.default" else text.partition(" ")[2] if key == "agent.onLimit" else ""
     # Files, the environment and trust together decide which agents exist besides our own.
     is_other = agent and agent not in get_args(AgentName)
-    if is_other and (fault := agent_fault(in_force(repository(repo) if repo else None).config, agent)):
+    if is_other and (
+        fault := agent_fault(effective_config(repository(repo) if repo else None).config, agent)
+    ):
         raise ConfigError(f"{key}: {fault}")
     values = dict(leaves(config_files.change(partial(with_value, key=key, text=text), NOT_SET, repo)))
     value_now = mask_value(key, values.get(tuple(key.split("."))))
     shown = msgspec.json.encode(value_now).decode() if value_now is not None else text
-    say(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
-    _after(key, repo)
+    print_line(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
+    _report_change(key, repo)
 
 
 @app.command()
 def unset(key: Annotated[str, KEY], repo: Annotated[str, REPO] = "") -> None:
     """Remove one value, so that its default applies again."""
     config_files.change(partial(without, key=key), NOT_SET, repo)
-    say(f"Unset {key}{f' for {repo}' if repo else ''}.")
-    _after(key, repo)
+    print_line(f"Unset {key}{f' for {repo}' if repo else ''}.")
+    _report_change(key, repo)
 
 
 def describe(resolved: Resolved) -> list[str]:
@@ -167,24 +169,24 @@ def without(layer: Layer, key: str) -> Layer:
     present = [(path, value) for path, value in leaves(layer) if ".".join(path) != key]
     if len(present) == len(list(leaves(layer))):
         raise ConfigError(f"{key} is not set there: `codebutler config` shows where each value comes from")
-    kept: Layer = {}
+    remaining: Layer = {}
     for path, value in present:
-        put(kept, path, value)
-    return kept
+        put(remaining, path, value)
+    return remaining
 
 
-def _after(key: str, repo: str) -> None:
+def _report_change(key: str, repo: str) -> None:
     """Warn if something overrides the file, and let the supervisor reload it."""
-    config_files.warn_of_overrides(in_force(repository(repo) if repo else None), [key])
+    config_files.warn_of_overrides(effective_config(repository(repo) if repo else None), [key])
     reload_supervisor()
 
 
-def _asked(key: str) -> str:
+def _prompt_value(key: str) -> str:
     if is_interactive():
-        return asyncio.run(_asked_secretly(key)) if is_secret(key) else ask(key)
+        return asyncio.run(_prompt_secret(key)) if is_secret(key) else ask(key)
     return sys.stdin.readline().strip()
 
 
-async def _asked_secretly(key: str) -> str:
+async def _prompt_secret(key: str) -> str:
     with PromptTerminal() as terminal:
         return await terminal.ask_secret(key)

@@ -67,8 +67,8 @@ def allow(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> La
 
 def deny(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> Layer:
     """Remove from the people who may use the agents in a chat."""
-    gone = set(map(chat.named, ids))
-    return _with_users(layer, chat, [user for user in _users(layer, chat) if user not in gone])
+    removed = set(map(chat.named, ids))
+    return _with_users(layer, chat, [user for user in _users(layer, chat) if user not in removed])
 
 
 def warn_of_overrides(resolved: Resolved, keys: Iterable[str]) -> None:
@@ -158,17 +158,17 @@ def migrate_store_file(path: Path, *, check: bool) -> Step | None:
     report = importlib.import_module("codebutler_worker.store.opening").migrate_store(path, check=check)
     if not report.needed:
         return None
-    kept = tuple(f"{count} {table} kept" for table, count in report.rows.items())
+    notes = tuple(f"{count} {table} kept" for table, count in report.rows.items())
     done = (
         f"{'would be migrated' if check else 'migrated'} from {report.from_revision} to {report.to_revision}"
     )
-    return Step(str(path), done, str(report.backup or ""), kept)
+    return Step(str(path), done, str(report.backup or ""), notes)
 
 
-def report(step: Step | None, tell: Callable[[str], None] = notice) -> None:
+def print_step(step: Step | None, print_to: Callable[[str], None] = notice) -> None:
     """Tell the user what was done."""
     if step is None:
         return
-    tell(f"{step.file}: {step.done}" + (f", backup: {step.backup}" if step.backup else ""))
+    print_to(f"{step.file}: {step.done}" + (f", backup: {step.backup}" if step.backup else ""))
     for note in step.notes:
-        tell(f"  {note}")
+        print_to(f"  {note}")

@@ -40,7 +40,7 @@ def repository(name: str = "") -> RepoEntry:
     return find(entries, name or entries[0].name)
 
 
-def in_force(entry: RepoEntry | None = None) -> Resolved:
+def effective_config(entry: RepoEntry | None = None) -> Resolved:
     """The configuration in force, of a repository or the global one. Raises ConfigError."""
     from codebutler.config.resolve import resolve_global, resolve_repo
 
@@ -63,24 +63,24 @@ def known_commands(incomplete: str) -> list[tuple[str, str]]:
     return [(mark + name, gist) for name, gist in completions() if (mark + name).startswith(incomplete)]
 
 
-def talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None = None) -> Done:
+def send_request(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None = None) -> Done:
     """Send ``request`` and pass every reply on; returns the last one.
 
     Raises NotRunningError if no supervisor runs, CodeButlerError with its line if it refuses.
     """
-    return asyncio.run(_talk(request, on_reply))
+    return asyncio.run(_send_request(request, on_reply))
 
 
-def asked(request: ControlRequest, kind: type[T]) -> T:
-    """Send ``request`` and return its one reply of that kind. Raises as ``talk``."""
+def request_reply(request: ControlRequest, kind: type[T]) -> T:
+    """Send ``request`` and return its one reply of that kind. Raises as ``send_request``."""
     found: list[T] = []
-    talk(request, lambda reply: found.append(reply) if isinstance(reply, kind) else None)
+    send_request(request, lambda reply: found.append(reply) if isinstance(reply, kind) else None)
     if not found:
         raise CodeButlerError("the supervisor did not answer: see `codebutler status`")
     return found[0]
 
 
-async def _talk(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None) -> Done:
+async def _send_request(request: ControlRequest, on_reply: Callable[[ControlReply], None] | None) -> Done:
     from codebutler.protocol.control import Done, Failed, ask
 
     async with aclosing(ask(home().socket, request)) as replies:
@@ -101,7 +101,7 @@ def reload_supervisor() -> bool:
     from codebutler.protocol.control import ReloadRequest
 
     try:
-        done = talk(ReloadRequest())
+        done = send_request(ReloadRequest())
     except NotRunningError:
         return False
     except CodeButlerError as error:

@@ -25,10 +25,10 @@ from codebutler.cli.output import (
     notice,
     painted,
     print_json,
+    print_line,
     printable,
     printable_lines,
-    say,
-    wrapped,
+    wrap,
 )
 from codebutler.cli.output import columns as terminal_columns
 from codebutler.cli.prompts import ask
@@ -84,27 +84,27 @@ def run(
         agents = {"agents": rows} if live else {}
         print_json({"ok": not counts["FAIL"], "counts": counts, "findings": findings, **agents})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in report(findings, every=every))
-        sys.stdout.writelines(f"{line}\n" for line in matrix(rows, terminal_columns()))
+        sys.stdout.writelines(f"{line}\n" for line in report_lines(findings, every=every))
+        sys.stdout.writelines(f"{line}\n" for line in agent_tables(rows, terminal_columns()))
     if counts["FAIL"]:
         raise typer.Exit(1)
 
 
-def report(findings: Sequence[Finding], *, every: bool) -> Iterator[str]:
+def report_lines(findings: Sequence[Finding], *, every: bool) -> Iterator[str]:
     """The findings by area; passed checks in one line unless ``every``; the totals last."""
     shown = [each for each in findings if every or each.level != "ok"]
     for area in dict.fromkeys(each.area for each in shown):
         yield painted(area.capitalize(), "bold")
-        yield from (_line(each) for each in shown if each.area == area)
+        yield from (_finding_line(each) for each in shown if each.area == area)
     fine = [each for each in findings if each.level == "ok"]
     if fine and not every:
         areas = ", ".join(dict.fromkeys(each.area for each in fine))
-        yield f"{painted('ok', 'green')}    {_counted(len(fine), 'check')}: {areas} (`--all` shows each)"
+        yield f"{painted('ok', 'green')}    {_plural(len(fine), 'check')}: {areas} (`--all` shows each)"
     warned, failed = (sum(each.level == level for each in findings) for level in ("warn", "FAIL"))
-    yield f"{len(fine)} ok, {_counted(warned, 'warning')}, {failed} failed"
+    yield f"{len(fine)} ok, {_plural(warned, 'warning')}, {failed} failed"
 
 
-def matrix(rows: Sequence[AgentResult], width: int) -> Iterator[str]:
+def agent_tables(rows: Sequence[AgentResult], width: int) -> Iterator[str]:
     """What agents can do: a line for each capability and a column for each agent, in as many tables as ``width`` needs;
     then what is missing, with its fix."""
     from codebutler.protocol.capabilities import CAPABILITIES, cells_of
@@ -123,37 +123,37 @@ def matrix(rows: Sequence[AgentResult], width: int) -> Iterator[str]:
             yield f"{capability:<{label}}{cells}".rstrip()
     if rows:
         yield ""
-        yield from wrapped(LEGEND, width)
+        yield from wrap(LEGEND, width)
     for row in rows:
-        yield from _missing(row, width)
+        yield from _agent_details(row, width)
 
 
-def _missing(row: AgentResult, width: int) -> Iterator[str]:
+def _agent_details(row: AgentResult, width: int) -> Iterator[str]:
     version = f" {row.version}" if row.version else ""
     tested = f" (requires {row.floor} or newer, tested up to {row.tested})" if row.floor else ""
     repos = f", as in {', '.join(row.repos)}" if any(row.repos) else ""
     cost = f", ${row.cost_usd:.2f}" if row.cost_usd else ""
     yield ""
-    yield from wrapped(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} runs{cost}"), width)
+    yield from wrap(printable(f"{row.agent}{version}{tested}{repos}: {row.turns} runs{cost}"), width)
     for cell in row.cells:
         if cell.state != "yes":
-            first, *rest = wrapped(_told(cell), max(width - 4, 20))
+            first, *rest = wrap(_cell_text(cell), max(width - 4, 20))
             yield f"  {first}"
             yield from (f"    {line}" for line in rest)
 
 
-def _told(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     state = {"no": "does not work", "not supported": "not supported", "not tried": "not tried"}[cell.state]
     fix = f" {cell.fix}" if cell.fix else ""
     return printable(f"{cell.capability}: {state}: {cell.text}.{fix}".replace("..", "."))
 
 
-def _line(finding: Finding) -> str:
+def _finding_line(finding: Finding) -> str:
     level = painted(f"{finding.level:<4}", STYLES[finding.level])
     return f"  {level}  {printable(finding.subject)}: {printable(finding.text)}"
 
 
-def _counted(number: int, what: str) -> str:
+def _plural(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -166,21 +166,21 @@ async def _examine(*, live: bool, shown: bool) -> tuple[list[Finding], list[Agen
     async for line in examine(home(), environment(), SystemClock(), live=live):
         if line.finding is not None:
             findings.append(line.finding)
-            done = f"{_counted(len(findings), 'check')} done, last: {line.finding.area} …"
+            done = f"{_plural(len(findings), 'check')} done, last: {line.finding.area} …"
             _progress(done, shown=shown)
         rows += [line.row] if line.row is not None else []
         if line.step and shown:
             # On lines of their own: they cost money and take time.
             _progress("", shown=shown)
             notice(line.step)
-    async for finding in _cluster():
+    async for finding in _cluster_findings():
         findings.append(finding)
-        _progress(f"{_counted(len(findings), 'check')} done, last: {finding.area} …", shown=shown)
+        _progress(f"{_plural(len(findings), 'check')} done, last: {finding.area} …", shown=shown)
     _progress("", shown=shown)
     return findings, rows
 
 
-async def _cluster() -> AsyncIterator[Finding]:
+async def _cluster_findings() -> AsyncIterator[Finding]:
     """The findings about the cluster that this home belongs to, if any."""
     if not (home().root / MEMBERSHIP_FILE).exists():
         return
@@ -212,7 +212,7 @@ def write_bundle(findings: Sequence[Finding], output: Path | None, *, yes: bool)
 
     path = output or Path(BUNDLE_NAME)
     files = collect(home(), environment(), findings)
-    text = shown(files)
+    text = bundle_text(files)
     if yes or not is_interactive():
         sys.stdout.write(text)
     else:
@@ -220,17 +220,17 @@ def write_bundle(findings: Sequence[Finding], output: Path | None, *, yes: bool)
     for name, content in files.items():
         notice(f"  {name}: {len(content.splitlines())} lines, {len(content.encode())} bytes")
     if not yes:
-        _ask()
+        _confirm()
     write_archive(path, files)
-    say(f"Wrote {path}. Review it before you attach it: everybody can read it in the report.")
+    print_line(f"Wrote {path}. Review it before you attach it: everybody can read it in the report.")
 
 
-def shown(files: Mapping[str, str]) -> str:
+def bundle_text(files: Mapping[str, str]) -> str:
     """Every file under its name. Pure."""
     return "\n".join(f"===== {name}\n{printable_lines(content)}" for name, content in files.items())
 
 
-def _ask() -> None:
+def _confirm() -> None:
     if not is_interactive():
         notice("Nothing was written, because there is no terminal to confirm at. Add --yes to write it.")
         raise typer.Exit(EXIT_USAGE)
@@ -275,22 +275,24 @@ def build(
                 f"{root} is not a file: make it with debootstrap and tar, or leave --root out"
             )
         base = f"{RUNNER}-root"
-        say(f"Importing {root} …")
-        _run([*client, "import", str(root), base])
-    say(f"Building {RUNNER} on {base} …")
+        print_line(f"Importing {root} …")
+        _run_docker([*client, "import", str(root), base])
+    print_line(f"Building {RUNNER} on {base} …")
     arguments = {"BASE": base, "PACKAGES": " ".join(package or ()), "TOOLS": TOOLS}
     words = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-    _run([*client, "build", "--tag", RUNNER, *words, "-"], DOCKERFILE)
-    say(f'Built {RUNNER}: set "sandbox": {{"mode": "docker"}} in the configuration to use it.')
+    _run_docker([*client, "build", "--tag", RUNNER, *words, "-"], DOCKERFILE)
+    print_line(f'Built {RUNNER}: set "sandbox": {{"mode": "docker"}} in the configuration to use it.')
 
 
-def _run(command: list[str], text: str = "") -> None:
+def _run_docker(command: list[str], text: str = "") -> None:
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, env=dict(os.environ), check=False
     )
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        said = next(
+        error_line = next(
             (line for line in reversed(lines) if "returned a non-zero code" not in line), "no error message"
         )
-        raise CodeButlerError(f"docker {command[-1] if command[-1] != '-' else 'build'} failed: {said[:300]}")
+        raise CodeButlerError(
+            f"docker {command[-1] if command[-1] != '-' else 'build'} failed: {error_line[:300]}"
+        )

@@ -15,13 +15,13 @@ import typer
 from codebutler.cli.command import App
 from codebutler.cli.config_files import Layer, change
 from codebutler.cli.context import (
+    effective_config,
     home,
-    in_force,
     known_repositories,
     reload_supervisor,
     repository,
 )
-from codebutler.cli.output import age, notice, print_json, print_table, printable_lines, say, warn
+from codebutler.cli.output import age, notice, print_json, print_line, print_table, printable_lines, warn
 from codebutler.config.chats import message_url
 from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of
 from codebutler.config.merge import put
@@ -78,9 +78,9 @@ def show(
     file = MemoryFile(Path(repository(repo).path))
     entries, now = _entries(file), datetime.now(UTC)
     if as_json:
-        print_json([_told_fact(number, entry) for number, entry in enumerate(entries, 1)])
+        print_json([_fact_json(number, entry) for number, entry in enumerate(entries, 1)])
     elif not entries:
-        say(f"Nothing is remembered yet: add facts to {file.path}, one per line, each after a dash.")
+        print_line(f"Nothing is remembered yet: add facts to {file.path}, one per line, each after a dash.")
     else:
         rows = [
             (str(number), entry.age(now), entry.text, entry.link) for number, entry in enumerate(entries, 1)
@@ -107,7 +107,7 @@ def forget(
     applied = file.change(partial(apply, (FactChange(facts[number - 1]),)))
     if not applied.made:
         raise CodeButlerError("the memory has just changed: run `codebutler memory show` again")
-    say(f"Forgotten: {facts[number - 1]}")
+    print_line(f"Forgotten: {facts[number - 1]}")
 
 
 def _entries(file: MemoryFile) -> list[MemoryEntry]:
@@ -119,19 +119,19 @@ def _entries(file: MemoryFile) -> list[MemoryEntry]:
     except CodeButlerError as error:
         notice(f"cannot tell where facts come from: {error}")
         return [MemoryEntry(fact) for fact in facts]
-    return [_of_line(fact, recalled.lines.get(fact)) for fact in facts] + [
+    return [_file_entry(fact, recalled.lines.get(fact)) for fact in facts] + [
         MemoryEntry(f"{row.key}: {row.value}", row.key, row.channel_id, row.thread, row.updated_at)
         for row in recalled.facts
     ]
 
 
-def _of_line(fact: str, row: Any) -> MemoryEntry:
-    return (
-        MemoryEntry(fact) if row is None else MemoryEntry(fact, "", row.channel_id, row.thread, row.added_at)
-    )
+def _file_entry(fact: str, row: Any) -> MemoryEntry:
+    if row is None:
+        return MemoryEntry(fact)
+    return MemoryEntry(fact, "", row.channel_id, row.thread, row.added_at)
 
 
-def _told_fact(number: int, entry: MemoryEntry) -> dict[str, object]:
+def _fact_json(number: int, entry: MemoryEntry) -> dict[str, object]:
     return {
         "number": number,
         "fact": entry.text,
@@ -155,10 +155,10 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the skills: where each comes from, and whether it is enabled."""
-    found, disabled = _found(repo)
+    found, disabled = _find_skills(repo)
     rows = [(skill, skill.name not in disabled) for _, skill in sorted(found.skills.items())]
     if as_json:
-        print_json([_json(skill, on=on) for skill, on in rows])
+        print_json([_skill_json(skill, on=on) for skill, on in rows])
         return
     cells = [
         (each.name, each.origin, each.kind, "on" if on else "off", each.description[:80]) for each, on in rows
@@ -177,27 +177,27 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show one skill: its purpose, and its instructions for the agent."""
-    found, disabled = _found(repo)
+    found, disabled = _find_skills(repo)
     skill = found.skills.get(name)
     if skill is None:
-        raise _unknown(name)
+        raise _unknown_skill(name)
     if as_json:
         print_json(
             {
-                **_json(skill, on=name not in disabled),
+                **_skill_json(skill, on=name not in disabled),
                 "instructions": skill.instructions,
                 "program": skill.program,
             }
         )
         return
     state = "off" if name in disabled else "on"
-    say(f"{skill.name}: {skill.description}")
-    say(f"from {skill.origin}, {skill.kind}, {state}")
+    print_line(f"{skill.name}: {skill.description}")
+    print_line(f"from {skill.origin}, {skill.kind}, {state}")
     for text in (skill.instructions, skill.program):
         if text:
-            say()
+            print_line()
             for line in printable_lines(text).splitlines():
-                say(line)
+                print_line(line)
 
 
 @skills_app.command()
@@ -206,16 +206,16 @@ def disable(name: Annotated[str, SKILL]) -> None:
     _check_name(name)
     _check_known(name)
     _switch(name, off=True)
-    say(f"Disabled {name}.")
+    print_line(f"Disabled {name}.")
 
 
 @skills_app.command()
 def enable(name: Annotated[str, SKILL]) -> None:
     """Enable a skill again."""
-    if name not in in_force().config.skills.disabled:
+    if name not in effective_config().config.skills.disabled:
         _check_known(name)
     _switch(name, off=False)
-    say(f"Enabled {name}.")
+    print_line(f"Enabled {name}.")
 
 
 @skills_app.command()
@@ -244,18 +244,18 @@ def create(
         files.write(FILE_NAME, template(name, description).encode())
         if code:
             files.write(PROGRAM_NAME, PROGRAM_TEMPLATE.encode())
-    say(f"Wrote {skills / name / FILE_NAME}: describe in it what the agent should do.")
+    print_line(f"Wrote {skills / name / FILE_NAME}: describe in it what the agent should do.")
     if repo:
         notice(f"Next: `codebutler trust {repo}`, and again whenever its skills change.")
 
 
-def _found(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
+def _find_skills(repo: str) -> tuple[FoundSkills, tuple[str, ...]]:
     """All skills, and the names of the disabled ones."""
     if not repo:
-        return find_skills(home()), in_force().config.skills.disabled
+        return find_skills(home()), effective_config().config.skills.disabled
     entry = repository(repo)
     found = find_skills(home(), Path(entry.path), entry.skills_digest)
-    return found, in_force(entry).config.skills.disabled
+    return found, effective_config(entry).config.skills.disabled
 
 
 def _check_name(name: str) -> None:
@@ -274,25 +274,25 @@ def _check_known(name: str) -> None:
         *(find_skills(where, Path(each.path), each.skills_digest) for each in entries),
     ]
     if not any(name in found.skills or name in found.untrusted for found in places):
-        raise _unknown(name)
+        raise _unknown_skill(name)
 
 
-def _unknown(name: str) -> CodeButlerError:
+def _unknown_skill(name: str) -> CodeButlerError:
     return CodeButlerError(f"there is no skill {name}: `codebutler skills list` shows the skills")
 
 
 def _switch(name: str, *, off: bool) -> None:
-    change(partial(_switched, name=name, off=off), str(home().config))
+    change(partial(_with_switched, name=name, off=off), str(home().config))
     reload_supervisor()
 
 
-def _switched(layer: Layer, name: str, *, off: bool) -> Layer:
+def _with_switched(layer: Layer, name: str, *, off: bool) -> Layer:
     disabled = [each for each in layer.get("skills", {}).get("disabled", ()) if each != name]
     put(layer, ("skills", "disabled"), sorted([*disabled, name]) if off else disabled)
     return layer
 
 
-def _json(skill: Skill, *, on: bool) -> dict[str, object]:
+def _skill_json(skill: Skill, *, on: bool) -> dict[str, object]:
     return {
         "name": skill.name,
         "description": skill.description,

@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from codebutler.cli.context import home, in_force, known_repositories
-from codebutler.cli.output import print_json, print_table, say, warn
+from codebutler.cli.context import effective_config, home, known_repositories
+from codebutler.cli.output import print_json, print_line, print_table, warn
 from codebutler.config.registry import Registry, find
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
@@ -60,28 +60,28 @@ def ledger(
     if as_json and as_csv:
         raise typer.BadParameter("choose either --json or --csv", param_hint="'--csv'")
     during = _period(since, until)
-    rows = [row for row in _read(during, repo) if user in ("", row.user)]
+    rows = [row for row in _read_rows(during, repo) if user in ("", row.user)]
     if as_json:
         print_json({"rows": rows, "total": total(rows)})
     elif as_csv:
         sys.stdout.write(to_csv(rows))
     elif not rows:
-        say("No runs in this period. `codebutler ledger --since 365d` looks further back.")
+        print_line("No runs in this period. `codebutler ledger --since 365d` looks further back.")
     else:
         print_table(HEADER, [_cells(row, during) for row in rows])
-        say()
-        say(f"Total: {words(total(rows))}")
+        print_line()
+        print_line(f"Total: {words(total(rows))}")
 
 
 def _period(since: str, until: str) -> Period:
     """The period, in days as budgets count them."""
     try:
-        return period(since, until, SystemClock().now(), zone_of(in_force().config.budget.timezone))
+        return period(since, until, SystemClock().now(), zone_of(effective_config().config.budget.timezone))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--since' / '--until'") from error
 
 
-def _read(during: Period, name: str) -> list[LedgerRow]:
+def _read_rows(during: Period, name: str) -> list[LedgerRow]:
     """The rows. A store that cannot be read is reported, and the others are still shown."""
     entries = Registry(home()).load()
     chosen = (find(entries, name),) if name else entries

@@ -22,8 +22,8 @@ from typing import Annotated, Any, Literal, TextIO
 import msgspec
 import typer
 
-from codebutler.cli.context import asked, home, known_repositories, talk
-from codebutler.cli.output import notice, print_json, print_table, say
+from codebutler.cli.context import home, known_repositories, request_reply, send_request
+from codebutler.cli.output import notice, print_json, print_line, print_table
 from codebutler.config.chats import SECTIONS
 from codebutler.config.registry import Registry, find
 from codebutler.domain.errors import CodeButlerError
@@ -56,7 +56,7 @@ def logs(
 ) -> None:
     """Show the end of the supervisor's log, of all repositories or of one."""
     where = home()
-    wanted: Filter = _everything
+    wanted: Filter = _any_line
     if repo is not None:
         entries = Registry(where).load()
         find(entries, repo)
@@ -64,20 +64,20 @@ def logs(
     if not where.log_file.exists() and not follow:
         raise CodeButlerError(f"no log yet at {where.log_file}: start with `codebutler supervise`")
     with LogReader(where.log_file) as log:
-        shown = list(deque(filter(wanted, log.present()), maxlen=lines))
+        shown = list(deque(filter(wanted, log.existing_lines()), maxlen=lines))
         if as_json:
-            print_json([parsed(line) for line in shown])
+            print_json([parse_line(line) for line in shown])
             return
         for line in shown:
-            say(line)
+            print_line(line)
         if follow:
             if not where.log_file.exists():
                 notice(
                     f"no log yet at {where.log_file}: waiting for `codebutler supervise`. Press Ctrl-C to stop."
                 )
             sys.stdout.flush()
-            for line in filter(wanted, log.added(time.sleep)):
-                say(line)
+            for line in filter(wanted, log.new_lines(time.sleep)):
+                print_line(line)
                 sys.stdout.flush()
 
 
@@ -97,12 +97,12 @@ class LogReader:
     ) -> None:
         self._close()
 
-    def present(self) -> Iterator[str]:
+    def existing_lines(self) -> Iterator[str]:
         """The content of the file; "" if it is missing."""
         for line in self._file or ():
             yield line.rstrip("\n")
 
-    def added(self, sleep: Callable[[float], None]) -> Iterator[str]:
+    def new_lines(self, sleep: Callable[[float], None]) -> Iterator[str]:
         """New lines, for ever; checks every ``POLL_INTERVAL_S``."""
         partial = ""
         while True:
@@ -110,12 +110,12 @@ class LogReader:
                 *complete, partial = (partial + chunk).split("\n")
                 yield from complete
             elif self._was_replaced():
-                yield from self._turn_over(partial)
+                yield from self._switch_file(partial)
                 partial = ""
             else:
                 sleep(POLL_INTERVAL_S)
 
-    def _turn_over(self, partial: str) -> list[str]:
+    def _switch_file(self, partial: str) -> list[str]:
         """Switch to the new file; returns what was written to the old one after the last check."""
         rest = partial + (self._file.read() if self._file else "")
         self._close()
@@ -154,13 +154,13 @@ def line_filter(repo: str, *, alone: bool) -> Filter:
     return belongs
 
 
-def parsed(line: str) -> dict[str, str | None]:
+def parse_line(line: str) -> dict[str, str | None]:
     """A log line as an object; a line in another format is all text."""
     match = _LINE.fullmatch(line)
     return match.groupdict() if match else {"time": None, "tag": None, "repo": None, "text": line}
 
 
-def _everything(_line: str) -> bool:
+def _any_line(_line: str) -> bool:
     return True
 
 
@@ -180,18 +180,18 @@ def audit(
     if action == "verify":
         broken = verify(path)
         if broken is not None:
-            raise CodeButlerError(f"{broken.path}: {_told(broken)}")
-        say("Audit log verified.")
+            raise CodeButlerError(f"{broken.path}: {_break_text(broken)}")
+        print_line("Audit log verified.")
         return
     with path.open("rb") as file:
-        last = [row for raw in deque(file, maxlen=lines) if (row := _row(raw)) is not None]
+        last = [row for raw in deque(file, maxlen=lines) if (row := _decode_row(raw)) is not None]
     if as_json:
         print_json(last)
     else:
-        print_table(("TIME", "USER", "KIND", "DECISION", "TEXT"), [_cells(row) for row in last])
+        print_table(("TIME", "USER", "KIND", "DECISION", "TEXT"), [_audit_cells(row) for row in last])
 
 
-def _told(broken: Break) -> str:
+def _break_text(broken: Break) -> str:
     if broken.cut:
         return (
             f"lines were removed or changed at line {broken.line}: the log used to contain other lines there"
@@ -199,14 +199,14 @@ def _told(broken: Break) -> str:
     return f"line {broken.line} does not match the one before: it, or an earlier line, was changed, removed or inserted"
 
 
-def _row(raw: bytes) -> dict[str, Any] | None:
+def _decode_row(raw: bytes) -> dict[str, Any] | None:
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return None  # torn by a crash; `verify` speaks of it
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _audit_cells(row: dict[str, Any]) -> tuple[str, ...]:
     text = " ".join(str(row.get("text", "")).split())
     return (
         str(row.get("time", ""))[:19],
@@ -219,30 +219,30 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
 ) -> None:
     """Show what the running supervisor is doing; exit code 1 if none is running."""
-    status = asked(StatusRequest(), StatusReply).status
-    typer.echo(json.dumps(status) if as_json else _text(status))
+    status = request_reply(StatusRequest(), StatusReply).status
+    typer.echo(json.dumps(status) if as_json else _status_text(status))
 
 
-def _text(status: dict[str, Any]) -> str:
+def _status_text(status: dict[str, Any]) -> str:
     supervisor = status["supervisor"]
     unsettled, unsent = status["journal"]["pending"], status["outbox"]["pending"]
     dashboard = status["dashboard"]["url"]
     lines = [
-        f"supervisor  pid {supervisor['pid']}, up {_span(supervisor['uptime_s'])}, {supervisor['version']}"
+        f"supervisor  pid {supervisor['pid']}, up {_duration(supervisor['uptime_s'])}, {supervisor['version']}"
         + _trouble(supervisor),
-        *(_chat(name, status[name]) for name in (each.key for each in SECTIONS) if name in status),
+        *(_chat_line(name, status[name]) for name in (each.key for each in SECTIONS) if name in status),
         f"waiting     {unsettled} in the inbox, {unsent} in the outbox" + _trouble(status["journal"]),
     ]
     lines += [f"journal     {mended}"] if (mended := status["journal"].get("mended")) else []
     lines += [f"dashboard   {dashboard} (`codebutler dashboard` opens it)"] if dashboard else []
     width = max((len(repo["name"]) for repo in status["repos"]), default=0)
-    lines += [_repo(repo, width) for repo in status["repos"]]
+    lines += [_repo_line(repo, width) for repo in status["repos"]]
     if not status["repos"]:
         lines.append("no repositories: add one with `codebutler add-repo`")
     return "\n".join(lines)
 
 
-def _chat(name: str, chat: dict[str, Any]) -> str:
+def _chat_line(name: str, chat: dict[str, Any]) -> str:
     figures = "".join(f", {kind} {chat[kind]}" for kind in ("connections", "reconnects") if kind in chat)
     return f"{name:<11} {chat['state']}{figures}{_trouble(chat)}"
 
@@ -252,7 +252,7 @@ def _trouble(part: dict[str, Any]) -> str:
     return f": {part['trouble']}" if part.get("trouble") else ""
 
 
-def _repo(repo: dict[str, Any], width: int) -> str:
+def _repo_line(repo: dict[str, Any], width: int) -> str:
     worker, turns, channel = repo["worker"], repo["turns"], repo.get("channel") or repo["channel_id"]
     memory = f", {worker['pss_bytes'] / 2**20:.0f} MB" if worker.get("pss_bytes") else ""
     programs = f", programs {worker['programs']}" if worker.get("programs") else ""
@@ -272,7 +272,7 @@ def _today(repo: dict[str, Any]) -> str:
     return f", today {today(repo['today'], {one['unit']: one['limit'] for one in repo['budget']})}"
 
 
-def _span(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
@@ -285,11 +285,11 @@ def dashboard(
     ] = False,
 ) -> None:
     """Open the dashboard in a browser. The link works once; the page then stays signed in."""
-    reply = asked(DashboardRequest(), DashboardReply)
+    reply = request_reply(DashboardRequest(), DashboardReply)
     if as_json:
         print_json({"url": reply.url, "link": reply.link})
         return
-    say(f"Dashboard: {reply.link}")
+    print_line(f"Dashboard: {reply.link}")
     notice("This is a one-time link, valid for an hour; run this again for another.")
     if browser:
         webbrowser.open(reply.link)
@@ -305,34 +305,33 @@ def jobs(
 ) -> None:
     """Show what is scheduled; run, pause or resume a job."""
     if action == "list":
-        _list(as_json=as_json)
+        _list_jobs(as_json=as_json)
         return
     if not name:
         raise typer.BadParameter(f"name the job: `codebutler jobs {action} NAME`", param_hint="NAME")
-    done = talk(JobsRequest(action=action, name=name))
-    say(done.text)
+    print_line(send_request(JobsRequest(action=action, name=name)).text)
 
 
-def _list(*, as_json: bool) -> None:
-    rows = asked(JobsRequest(), JobsReply).jobs
+def _list_jobs(*, as_json: bool) -> None:
+    rows = request_reply(JobsRequest(), JobsReply).jobs
     if as_json:
         print_json(rows)
     elif not rows:
-        say(
+        print_line(
             "No jobs are scheduled: define them in .codebutler/jobs.yaml. `!jobs` in a channel lists its timers."
         )
     else:
-        print_table(("JOB", "CRON", "NEXT", "LAST", "STATE"), [_status_cells(row) for row in rows])
+        print_table(("JOB", "CRON", "NEXT", "LAST", "STATE"), [_job_cells(row) for row in rows])
 
 
-def _status_cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+def _job_cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     last = {True: " ok", False: " failed"}.get(row["last_ok"], "") if row["last"] else ""
     state = (
         "running" if row["running"] else (row["paused"] and f"paused: {words(row['paused'])}") or "waiting"
     )
     name = f"{row['repo']}/{row['name']}"
-    return name, row["cron"], _local(row["next"]), f"{_local(row['last'])}{last}", state
+    return name, row["cron"], _local_time(row["next"]), f"{_local_time(row['last'])}{last}", state
 
 
-def _local(moment: str | None) -> str:
+def _local_time(moment: str | None) -> str:
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if moment else "-"

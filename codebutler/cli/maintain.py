@@ -18,10 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file, report
-from codebutler.cli.context import asked, environment, home, known_repositories, reload_supervisor, talk
-from codebutler.cli.doctor import report as doctors_report
-from codebutler.cli.output import notice, print_json, say, warn
+from codebutler.cli.config_files import Step, migrate_config_file, migrate_store_file, print_step
+from codebutler.cli.context import (
+    environment,
+    home,
+    known_repositories,
+    reload_supervisor,
+    request_reply,
+    send_request,
+)
+from codebutler.cli.doctor import report_lines
+from codebutler.cli.output import notice, print_json, print_line, warn
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registering import prepare, vouched
@@ -53,7 +60,7 @@ def migrate(
     registry = Registry(where)
     entries = registry.load()
     steps = migrate_home(where, check=check)
-    for entry in entries if every else [chosen(entries, repo)]:
+    for entry in entries if every else [find_entry(entries, repo)]:
         steps += migrate_repo(registry, entry, check=check)
     if steps and not check:
         reload_supervisor()
@@ -61,12 +68,12 @@ def migrate(
         print_json({"check": check, "steps": steps})
         return
     for step in steps:
-        report(step, say)
+        print_step(step, print_line)
     if not steps:
-        say("Everything is up to date.")
+        print_line("Everything is up to date.")
 
 
-def chosen(entries: RepoEntries, repo: str | None) -> RepoEntry:
+def find_entry(entries: RepoEntries, repo: str | None) -> RepoEntry:
     """The registered repository of that name or path, or an unregistered one.
 
     Raises CodeButlerError if it is neither a name nor the path of a git repository.
@@ -108,7 +115,7 @@ STEPS = (
     "Then `codebutler upgrade --check` says what the new version will migrate,",
     "and `codebutler restart` starts it; running work resumes.",
 )
-LOOK_S = 0.3
+POLL_S = 0.3
 # Longer than running work has to finish, and a start takes.
 PATIENCE_S = 120.0
 
@@ -124,7 +131,7 @@ def upgrade(
         if as_json:
             raise typer.BadParameter("--json requires --check")
         for line in STEPS:
-            say(line)
+            print_line(line)
         return
     from msgspec.structs import asdict
 
@@ -135,7 +142,7 @@ def upgrade(
     if as_json:
         print_json({"ready": found.ready, **asdict(found)})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in doctors_report(found.findings, every=True))
+        sys.stdout.writelines(f"{line}\n" for line in report_lines(found.findings, every=True))
     if not found.ready:
         raise typer.Exit(1)
 
@@ -143,32 +150,32 @@ def upgrade(
 def restart() -> None:
     """Restart the running supervisor with the installed version; running work resumes."""
     began_s = time.monotonic()
-    notice(talk(RestartRequest()).text)
+    notice(send_request(RestartRequest()).text)
     while (waited_s := time.monotonic() - began_s) < PATIENCE_S:
-        time.sleep(LOOK_S)
-        found = _supervisor()
+        time.sleep(POLL_S)
+        found = _supervisor_status()
         if found and found["uptime_s"] < waited_s:
-            say(f"Restarted: pid {found['pid']}, version {found['version']}.")
+            print_line(f"Restarted: pid {found['pid']}, version {found['version']}.")
             return
     raise CodeButlerError("the supervisor has not come back: see `codebutler logs`")
 
 
-def _supervisor() -> dict[str, Any]:
+def _supervisor_status() -> dict[str, Any]:
     try:
-        status: dict[str, Any] = asked(StatusRequest(), StatusReply).status["supervisor"]
+        status: dict[str, Any] = request_reply(StatusRequest(), StatusReply).status["supervisor"]
     except CodeButlerError:
         return {}  # between the two
     return status
 
 
-START_LOOK_S = 0.25
+START_POLL_S = 0.25
 # Longer than a start takes; one that waits for its chat continues by itself.
 START_PATIENCE_S = 20.0
 # Variables that agents use and a service does not have.
 AGENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "HTTPS_PROXY")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The locale and the certificates; no token, no key: a unit file is no place for secrets.
-CARRIED = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+PASSED_VARIABLES = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 
 def install(
@@ -178,34 +185,34 @@ def install(
     where = home().ensure()
     manager, text = manager_of(where, environment())
     if show:
-        say_text(text)
+        print_text(text)
         return
     check_ready(where, environment())
-    check_free(where, manager)
+    check_not_running(where, manager)
     manager.install()
-    say(f"Wrote {manager.file}.")
+    print_line(f"Wrote {manager.file}.")
     for name in AGENT_KEYS:
         if environment().get(name):
             warn(f"the service does not see {name} from this shell: put it in {where.env_file}")
-    report = settled(manager.report, time.sleep, time.monotonic)
+    report = wait_for_start(manager.report, time.sleep, time.monotonic)
     if report.state == "failed":
         raise CodeButlerError(f"the service did not start ({report.text}): see `codebutler logs`")
-    say(
+    print_line(
         "The service is running."
         if report.state == "running"
         else "The service is starting: see `codebutler status`."
     )
     if advice := manager.advice():
-        say(advice)
+        print_line(advice)
 
 
 def uninstall() -> None:
     """Stop and remove the service; the configuration, repositories and their data stay."""
     manager, _text = manager_of(home(), environment())
     if manager.uninstall():
-        say(f"Stopped the service and removed {manager.file}. Your configuration and data are kept.")
+        print_line(f"Stopped the service and removed {manager.file}. Your configuration and data are kept.")
     else:
-        say("There is no service to remove.")
+        print_line("There is no service to remove.")
 
 
 def manager_of(where: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
@@ -229,7 +236,7 @@ def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = Fa
     usual = Home.from_env({"HOME": env.get("HOME", "")})
     name = "codebutler"
     environment = {"PATH": env.get("PATH") or DEFAULT_PATH}
-    environment |= {key: env[key] for key in CARRIED if env.get(key)}
+    environment |= {key: env[key] for key in PASSED_VARIABLES if env.get(key)}
     if home.root != usual.root:
         name += f"-{hashlib.sha256(os.fsencode(home.root)).hexdigest()[:8]}"
         environment["CODEBUTLER_HOME"] = str(home.root)
@@ -250,12 +257,12 @@ def check_ready(where: Home, env: Mapping[str, str]) -> None:
     from codebutler.config.load import token_fault, tokens_of
     from codebutler.config.resolve import VARIABLES, resolve_global
 
-    here, kept = resolve_global(where, env).config, tokens_of(resolve_global(where, {}).config)
+    here, saved = resolve_global(where, env).config, tokens_of(resolve_global(where, {}).config)
     names = {variable.key: name for name, variable in VARIABLES.items()}
     chats = served_chats(here)
     used = {f"{each.key}.{token.key}" for each in SECTIONS if each.title in chats for token in each.tokens}
     for key, found in tokens_of(here).items():
-        if key not in used or not token_fault(key, kept[key]):
+        if key not in used or not token_fault(key, saved[key]):
             continue
         name = names[key]
         if found and not token_fault(key, found):
@@ -266,7 +273,7 @@ def check_ready(where: Home, env: Mapping[str, str]) -> None:
         raise ConfigError(f"there is no usable {name} yet: run `codebutler setup`")
 
 
-def check_free(where: Home, manager: Manager) -> None:
+def check_not_running(where: Home, manager: Manager) -> None:
     """Raises LockHeldError while another supervisor runs here; our own service is replaced."""
     from codebutler.domain.errors import LockHeldError
     from codebutler.supervisor.supervisor import SupervisorLock
@@ -279,20 +286,20 @@ def check_free(where: Home, manager: Manager) -> None:
             raise
 
 
-def settled(
+def wait_for_start(
     report: Callable[[], Report], sleep: Callable[[float], None], monotonic: Callable[[], float]
 ) -> Report:
     """The first final report, or the last one before the timeout."""
     until_s = monotonic() + START_PATIENCE_S
     while (latest := report()).state == "starting" and monotonic() < until_s:
-        sleep(START_LOOK_S)
+        sleep(START_POLL_S)
     return latest
 
 
-def say_text(text: str) -> None:
+def print_text(text: str) -> None:
     """A file's text as it is."""
     for line in text.rstrip("\n").split("\n"):
-        say(line)
+        print_line(line)
 
 
 def _is_setuid(program: str | None) -> bool:

@@ -17,7 +17,7 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 TEXT_COLUMNS = 100
 
 
-def say(line: str = "") -> None:
+def print_line(line: str = "") -> None:
     """One line of the answer."""
     sys.stdout.write(f"{printable(line)}\n")
 
@@ -32,7 +32,7 @@ def warn(line: str) -> None:
     notice(f"warning: {line}")
 
 
-def complain(line: str) -> None:
+def print_error(line: str) -> None:
     """The one line of an error: what happened, then what to do."""
     notice(f"codebutler: {' '.join(line.split())}")
 
@@ -48,16 +48,16 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as their widest cell; in a narrower terminal the widest wrap."""
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
     if sys.stdout.isatty():
-        widths = fitting(widths, columns())
+        widths = fit_widths(widths, columns())
     for number, row in enumerate((header, *rows)):
-        cells = [wrapped(printable(cell), width) for cell, width in zip(row, widths, strict=True)]
+        cells = [wrap(printable(cell), width) for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             padded = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
             line = GAP.join(padded).rstrip()
             sys.stdout.write(f"{line if number else painted(line, 'bold')}\n")
 
 
-def fitting(widths: Sequence[int], room: int) -> list[int]:
+def fit_widths(widths: Sequence[int], room: int) -> list[int]:
     """The widths of columns that have ``room`` together: the widest shrink, down to NARROWEST. Pure."""
     widths, room = list(widths), room - len(GAP) * (len(widths) - 1)
     while sum(widths) > room and max(widths) > NARROWEST:
@@ -95,7 +95,7 @@ def columns() -> int:
     return max(shutil.get_terminal_size().columns, 20)
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
     """The text in lines of at most ``width``; breaks only words that are longer."""
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
@@ -107,7 +107,7 @@ def definitions(rows: list[tuple[str, str]], style: Style | None = None) -> list
     lines = []
     for name, text in rows:
         shown = painted(name, style) if style else name
-        parts = wrapped(text, width - indent)
+        parts = wrap(text, width - indent)
         if len(name) + 4 > indent:
             lines.append(f"  {shown}")
         else:

@@ -24,23 +24,23 @@ T = TypeVar("T")
 BULLET = "•"
 # Prefixes of tokens and keys: first those of the chats, then those of services.
 SECRET = re.compile(rf"\s*({'|'.join(start for each in SECTIONS for start in each.token_starts)}|sk-)")
-LONG_ENOUGH = 20
+MIN_HINTED_CHARS = 20
 """Minimum length of a secret to show its last four characters."""
 ENTER, ERASE, KILL, END = "\r\n", "\x7f\x08", "\x15", "\x04"
 _LFLAG, _CC = 3, 6
 
 
 class TypedLine:
-    """One line as it is typed. ``take`` returns what the terminal shows for a key. Pure."""
+    """One line as it is typed. ``feed`` returns what the terminal shows for a key. Pure."""
 
     def __init__(self, *, hidden: bool) -> None:
         self.text = ""
         self.is_done = False
-        self.is_ended = False
+        self.is_eof = False
         self._hidden = hidden
         self._escape = ""
 
-    def take(self, key: str) -> str:
+    def feed(self, key: str) -> str:
         """Take one character."""
         if self._escape or key == "\x1b":
             self._skip(key)
@@ -54,7 +54,7 @@ class TypedLine:
             shown, self.text = "\b \b" * len(self.text), ""
             return shown
         elif key == END:
-            self.is_done = self.is_ended = True
+            self.is_done = self.is_eof = True
             return "\n"
         elif key.isprintable():
             self.text += key
@@ -76,11 +76,11 @@ class PromptTerminal:
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
-        self._as_found: list[int | list[bytes | int]] = []
+        self._saved_mode: list[int | list[bytes | int]] = []
 
     def __enter__(self) -> Self:
         if os.isatty(self._fd):
-            self._as_found = termios.tcgetattr(self._fd)
+            self._saved_mode = termios.tcgetattr(self._fd)
             mode = termios.tcgetattr(self._fd)
             mode[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
             mode[_CC][termios.VMIN] = 1
@@ -90,8 +90,8 @@ class PromptTerminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._as_found:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._as_found)
+        if self._saved_mode:
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved_mode)
 
     async def ask(self, question: str, default: str = "") -> str:
         """A line, ``default`` if it is empty. Raises EOFError when the input ends."""
@@ -102,7 +102,7 @@ class PromptTerminal:
         """A secret, shown as bullets; says how much came. Raises EOFError when the input ends."""
         text = await self.until(None, question, hidden=True)
         if text:
-            end = f", ends in …{text[-4:]}" if len(text) >= LONG_ENOUGH else ""
+            end = f", ends in …{text[-4:]}" if len(text) >= MIN_HINTED_CHARS else ""
             show(f"   received {len(text)} characters{end}\n")
         return text
 
@@ -125,7 +125,7 @@ class PromptTerminal:
                 each.cancel()
             if not typing.line.is_done:
                 show("\n")
-        if typing.line.is_ended:
+        if typing.line.is_eof:
             raise EOFError
         answer: str | T = done.pop().result()
         return answer
@@ -144,7 +144,7 @@ class _Typing:
         """Take one byte: text after the line belongs to the next question."""
         data = os.read(self._fd, 1)
         for key in self._decoder.decode(data) if data else END:
-            show(self.line.take(key))
+            show(self.line.feed(key))
         if self.line.is_done and not self.done.done():
             self.done.set_result(self.line.text.strip())
 
@@ -161,10 +161,10 @@ def ask(question: str, default: str = "") -> str:
         return asyncio.run(terminal.ask(question, default))
 
 
-def choose(question: str, default: str, among: Collection[str]) -> str:
+def choose(question: str, default: str, choices: Collection[str]) -> str:
     """One of these words, in lower case; asked until it is. Raises EOFError when the input ends."""
-    while (answer := ask(question, default).lower()) not in among:
-        notice(f"Answer with one of {', '.join(among)}.")
+    while (answer := ask(question, default).lower()) not in choices:
+        notice(f"Answer with one of {', '.join(choices)}.")
     return answer
 
 

@@ -14,15 +14,15 @@ import typer
 from msgspec.structs import replace
 
 from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace, platform, platforms
-from codebutler.cli.command import given_to, refusing
+from codebutler.cli.command import options_by_platform, reporting_bad_options
 from codebutler.cli.config_files import (
     current_layer,
     migrate_config_file,
     migrate_store_file,
-    report,
+    print_step,
 )
-from codebutler.cli.context import environment, home, in_force, known_repositories, reload_supervisor
-from codebutler.cli.output import is_interactive, notice, print_json, print_table, say, warn
+from codebutler.cli.context import effective_config, environment, home, known_repositories, reload_supervisor
+from codebutler.cli.output import is_interactive, notice, print_json, print_line, print_table, warn
 from codebutler.cli.prompts import choose, prompter
 from codebutler.cluster.membership import HOST_NAME, is_host
 from codebutler.config.channels import CHANNEL_KEYS, channel_in, served_chats
@@ -72,18 +72,18 @@ def repos(
             ]
         )
     elif not entries:
-        say("No repositories yet: register one with `codebutler add-repo PATH`.")
+        print_line("No repositories yet: register one with `codebutler add-repo PATH`.")
     else:
         print_table(
             ("NAME", "CHANNEL", "STATE", "PATH"),
-            [(e.name, _channel_of(e), state_of(e), e.path) for e in entries],
+            [(e.name, _channel_name(e), state_of(e), e.path) for e in entries],
         )
 
 
-def _channel_of(entry: RepoEntry) -> str:
+def _channel_name(entry: RepoEntry) -> str:
     """The channel's name for people; its ID if the repository's configuration cannot be read."""
     with suppress(ConfigError):
-        return in_force(entry).config.chat.place_shown or "-"
+        return effective_config(entry).config.chat.place_shown or "-"
     return entry.channel_id or "-"
 
 
@@ -103,7 +103,7 @@ def remove_repo(name: Annotated[str, NAME]) -> None:
     registry = Registry(home())
     entry = find(registry.load(), name)
     registry.update(partial(remove, name=name))
-    say(f"Removed {name}; {entry.path}/.codebutler was left as it is.")
+    print_line(f"Removed {name}; {entry.path}/.codebutler was left as it is.")
     reload_supervisor()
 
 
@@ -125,7 +125,7 @@ def trust(name: Annotated[str, NAME]) -> None:
         *(["skills"] if entry.skills_digest else []),
     ]
     named = " and ".join(f"the {each}" for each in files)
-    say(f"Trusted {named} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
+    print_line(f"Trusted {named} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
     reload_supervisor()
 
 
@@ -139,12 +139,12 @@ def add_repo(
 ) -> None:
     """Register a repository, give it a channel, and trust its current configuration."""
     # Check everything that may be refused before changing anything; the chat's own refusal comes last.
-    given = given_to({each: each.place_options for each in platforms()}, chats)
+    given = options_by_platform({each: each.place_options for each in platforms()}, chats)
     _refuse_several(given)
     where = home()
     registry = Registry(where)
     if host_in(str(path)):
-        _add_of_host(registry, str(path), name, given)
+        _add_hosted(registry, str(path), name, given)
         return
     root = repo_root(path.expanduser())
     entry = RepoEntry(name=name or name_for(root), path=str(root))
@@ -154,31 +154,31 @@ def add_repo(
         return
     layer = current_layer(RepoPaths(root))
     _refuse_unknown_agent(agent, layer)
-    chosen = _chosen(registry, entry, channel_in(layer), given)
-    entry = RepoEntry(name=entry.name, path=entry.path, channel_id=chosen.id)
+    place = _choose_place(registry, entry, channel_in(layer), given)
+    entry = RepoEntry(name=entry.name, path=entry.path, channel_id=place.id)
     where.ensure()
-    kept, foreign = register(registry, entry, _prepared_layer(root), chosen.name, agent)
-    say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for {root}.")
-    if chosen.advice:
-        warn(chosen.advice)
-    _warn_of(kept, foreign, registry)
+    registered, ignored = register(registry, entry, _migrated_layer(root), place.name, agent)
+    print_line(f"Registered {entry.name}: {place.name} ({place.id}) for {root}.")
+    if place.advice:
+        warn(place.advice)
+    _print_warnings(registered, ignored, registry)
     if not reload_supervisor():
         notice("Next: `codebutler supervise`.")
 
 
-def _add_of_host(registry: Registry, path: str, name: str, given: Mapping[Platform, Given]) -> None:
+def _add_hosted(registry: Registry, path: str, name: str, given: Mapping[Platform, Given]) -> None:
     """At a gateway: register a repository of a host, which has to register it, too."""
     host, _, named = path.partition(":")
     entry = RepoEntry(name=name or named, path=f"{host}:{name or named}")
     if not HOST_NAME.fullmatch(host):
         raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
     add(registry.load(), entry)
-    chosen = _chosen(registry, entry, NO_CHANNEL, given)
+    place = _choose_place(registry, entry, NO_CHANNEL, given)
     home().ensure()
-    registry.update(partial(add, entry=replace(entry, channel_id=chosen.id)))
-    say(f"Registered {entry.name}: {chosen.name} ({chosen.id}) for the host {host}.")
-    if chosen.advice:
-        warn(chosen.advice)
+    registry.update(partial(add, entry=replace(entry, channel_id=place.id)))
+    print_line(f"Registered {entry.name}: {place.name} ({place.id}) for the host {host}.")
+    if place.advice:
+        warn(place.advice)
     if not reload_supervisor():
         notice("Next: `codebutler gateway`.")
     notice(f"On {host}: `codebutler add-repo PATH --name {entry.name}`, then `codebutler host`.")
@@ -188,9 +188,9 @@ def _add_on_host(registry: Registry, entry: RepoEntry, agent: str) -> None:
     """On a host: its gateway has the channel."""
     root = Path(entry.path)
     _refuse_unknown_agent(agent, current_layer(RepoPaths(root)))
-    kept, foreign = register(registry, entry, _prepared_layer(root), "", agent)
-    say(f"Registered {entry.name} for {root}; the gateway manages its channel.")
-    _warn_of(kept, foreign, registry)
+    registered, ignored = register(registry, entry, _migrated_layer(root), "", agent)
+    print_line(f"Registered {entry.name} for {root}; the gateway manages its channel.")
+    _print_warnings(registered, ignored, registry)
     notice("Next: `codebutler host`. If it is already running, it serves the repository within 10 seconds.")
 
 
@@ -205,23 +205,25 @@ def _refuse_several(given: Mapping[Platform, Given]) -> None:
 def _refuse_unknown_agent(name: str, layer: dict[str, Any]) -> None:
     """Raises CodeButlerError for an unknown agent. Agents that the repository's own file adds in `commands` count from
     now on."""
-    config, own = in_force().config, check_layer(layer, CONFIG_NAME).commands
+    config, own = effective_config().config, check_layer(layer, CONFIG_NAME).commands
     if name and (fault := agent_fault(replace(config, commands=(*config.commands, *own)), name)):
         raise typer.BadParameter(f"--agent: {fault}")
 
 
-def _chosen(
+def _choose_place(
     registry: Registry, entry: RepoEntry, present: ConversationRef, given: Mapping[Platform, Given]
 ) -> RepoPlace:
     """The place given by options; else the earlier one; else the person's choice."""
-    config = in_force().config
+    config = effective_config().config
 
     def check(channel_id: ConversationRef) -> None:
         """Refuse a place that another repository has."""
         add(registry.load(), replace(entry, channel_id=channel_id))
 
-    chat = next(iter(given), None) or platform(chat_of(present) if present else _which(served_chats(config)))
-    with prompter() as terminal, refusing():
+    chat = next(iter(given), None) or platform(
+        chat_of(present) if present else _choose_chat(served_chats(config))
+    )
+    with prompter() as terminal, reporting_bad_options():
         wish = PlaceWish(
             config=config,
             given=given.get(chat, {}),
@@ -233,7 +235,7 @@ def _chosen(
         return asyncio.run(chat.place(wish))
 
 
-def _which(chats: Sequence[ChatName]) -> ChatName:
+def _choose_chat(chats: Sequence[ChatName]) -> ChatName:
     """The chat that the person at the terminal chooses; the first one if nobody can be asked."""
     if len(chats) == 1 or not is_interactive():
         return chats[0]
@@ -241,10 +243,10 @@ def _which(chats: Sequence[ChatName]) -> ChatName:
     return named[choose(f"{', '.join(chats[:-1])} or {chats[-1]}?", chats[0].lower(), named)]
 
 
-def _warn_of(entry: RepoEntry, foreign: tuple[str, ...], registry: Registry) -> None:
-    if foreign:
+def _print_warnings(entry: RepoEntry, ignored: tuple[str, ...], registry: Registry) -> None:
+    if ignored:
         warn(
-            f"ignoring {', '.join(foreign)} in .codebutler/config.json, because git tracks that file: "
+            f"ignoring {', '.join(ignored)} in .codebutler/config.json, because git tracks that file: "
             f"read it, then run `codebutler trust {entry.name}`"
         )
     _warn_of_foreign_jobs(entry, registry)
@@ -261,7 +263,7 @@ def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
 def _warn_of_skills(entry: RepoEntry) -> None:
     if names := find_skills(None, Path(entry.path)).untrusted:
         warn(
-            f"its skills ({', '.join(names)}) are not used yet: read them, then add_repo "
+            f"its skills ({', '.join(names)}) are not used yet: read them, then run "
             f"`codebutler trust {entry.name}`"
         )
 
@@ -269,7 +271,7 @@ def _warn_of_skills(entry: RepoEntry) -> None:
 def _warn_without_agent(entry: RepoEntry) -> None:
     """Warn now, not at the first message, that nobody would answer in it."""
     where, env = home(), environment()
-    config = in_force(entry).config
+    config = effective_config(entry).config
     agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
     rule = next((rule for rule in config.commands if rule.prefix == config.agent.default), None)
     known, binary = agents.get(config.agent.default, (None, rule.binary if rule else ""))
@@ -278,11 +280,11 @@ def _warn_without_agent(entry: RepoEntry) -> None:
         warn(str(wanted))
 
 
-def _prepared_layer(root: Path) -> dict[str, Any]:
+def _migrated_layer(root: Path) -> dict[str, Any]:
     """The repository's own config after old files in its private directory were migrated."""
     paths = RepoPaths(root)
     with prepare(paths) as directory:
-        report(migrate_config_file(directory, check=False))
-        report(migrate_store_file(paths.store, check=False))
+        print_step(migrate_config_file(directory, check=False))
+        print_step(migrate_store_file(paths.store, check=False))
         data = directory.read(CONFIG_NAME)
     return parse_layer(data, str(paths.config)) if data is not None else {}

@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from codebutler.cli.context import environment, home
-from codebutler.cli.output import notice, say
+from codebutler.cli.output import notice, print_line
 from codebutler.config.schema import AgentName
 from codebutler.domain.errors import CodeButlerError, ConfigError
 
@@ -68,26 +68,26 @@ def demo(
     scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
     if path is not None and path.is_dir():
         notice(f"Copying {path}: the demo changes only the copy.")
-    told = partial(_tell, as_json=as_json, browser=browser)
+    on_ready = partial(_announce, as_json=as_json, browser=browser)
     try:
-        asyncio.run(run_demo(DemoOptions(path, port, agent), scratch, os.environ, told))
+        asyncio.run(run_demo(DemoOptions(path, port, agent), scratch, os.environ, on_ready))
     finally:
         remove_scratch(scratch)
 
 
-def _tell(demo: Demo, *, as_json: bool, browser: bool) -> None:
+def _announce(demo: Demo, *, as_json: bool, browser: bool) -> None:
     """Tell the person where to go."""
     if as_json:
-        say(msgspec.json.encode(demo).decode())
+        print_line(msgspec.json.encode(demo).decode())
         sys.stdout.flush()
         return
     ours = f"CODEBUTLER_HOME={shlex.quote(demo.home)} {shlex.quote(sys.argv[0])}"
-    say(f"Open {demo.url}")
-    say(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
+    print_line(f"Open {demo.url}")
+    print_line(f"You are talking to the agent of {demo.path}, a temporary copy. Ctrl-C ends the demo.")
     if demo.dashboard:
-        say(f"Watch it work: {demo.dashboard} (one-time link)")
-        say(f"For another one-time link (Review needs one): {ours} dashboard --no-browser")
-    say(f"Or chat in another terminal: {ours} chat")
+        print_line(f"Watch it work: {demo.dashboard} (one-time link)")
+        print_line(f"For another one-time link (Review needs one): {ours} dashboard --no-browser")
+    print_line(f"Or chat in another terminal: {ours} chat")
     if not demo.sandboxed:
         notice(
             "bubblewrap does not work here, so the rehearsal agent runs without a sandbox (sandbox.mode none)"
@@ -121,22 +121,26 @@ def workspace(
         subscriptions=Subscriptions(further=True),
     )
     if manifest is not None:
-        text = _text(manifest)
+        text = _read_manifest(manifest)
         options = msgspec.structs.replace(
             options, offers=offers_of(text), subscriptions=subscriptions_of(text)
         )
-    asyncio.run(_serve(options, as_json=as_json))
+    asyncio.run(_serve_workspace(options, as_json=as_json))
 
 
-async def _serve(options: Options, *, as_json: bool) -> None:
+async def _serve_workspace(options: Options, *, as_json: bool) -> None:
     from codebutler.platform.signals import Stopping
     from codebutler.workspace.server import WorkspaceServer
 
     stopping = Stopping()
     async with WorkspaceServer(options) as workspace:
-        told = workspace.announcement()
-        users = {} if as_json else told.pop("users", {})
-        lines = [json.dumps(told)] if as_json else [f"{name:<11} {value}" for name, value in told.items()]
+        announcement = workspace.announcement()
+        users = {} if as_json else announcement.pop("users", {})
+        lines = (
+            [json.dumps(announcement)]
+            if as_json
+            else [f"{name:<11} {value}" for name, value in announcement.items()]
+        )
         lines += [f"{name:<11} {user['id']} {user['token']}" for name, user in users.items()]
         typer.echo("\n".join(lines))
         sys.stdout.flush()
@@ -144,7 +148,7 @@ async def _serve(options: Options, *, as_json: bool) -> None:
             await stopping.asked.wait()
 
 
-def _text(manifest: Path) -> str:
+def _read_manifest(manifest: Path) -> str:
     try:
         return manifest.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from codebutler.chat.people import Person, named
 from codebutler.chat.platform import PLATFORMS, Given, Platform, Prompter, SetUp, platform, platforms
 from codebutler.cli import config_files
-from codebutler.cli.command import given_to, refusing
+from codebutler.cli.command import options_by_platform, reporting_bad_options
 from codebutler.cli.config_files import Layer
-from codebutler.cli.context import home, in_force, reload_supervisor
-from codebutler.cli.output import is_interactive, notice, print_json, say, warn
+from codebutler.cli.context import effective_config, home, reload_supervisor
+from codebutler.cli.output import is_interactive, notice, print_json, print_line, warn
 from codebutler.cli.prompts import choose, prompter
 from codebutler.config.channels import served_chats
 from codebutler.config.chats import PEOPLE, SECTIONS, ChatSection, section_of
@@ -42,25 +42,25 @@ def setup(
 ) -> None:
     """Connect to your chats: tokens and allowed users. In a terminal, it asks for missing values."""
     keys = {key: value for key, value in ((OPENAI_KEY, openai_key), (KIMI_KEY, kimi_key)) if value}
-    given = given_to({each: each.setup_options for each in platforms()}, chats)
+    given = options_by_platform({each: each.setup_options for each in platforms()}, chats)
     home().ensure()
     answers = Answers()
-    _check(keys)
-    for each in _wanted(given, keys):
+    _check_answers(keys)
+    for each in _chats_to_set_up(given, keys):
         _set_up(each, given.get(each, {}), answers)
     if keys:
         answers.save(keys)
     elif not given and is_interactive():
-        with _asking(answers) as terminal:
+        with _prompting(answers) as terminal:
             asyncio.run(_ask_keys(terminal, answers))
     if is_interactive() and not given:
-        say(f"Saved in {home().config}.")
-    resolved = in_force()
+        print_line(f"Saved in {home().config}.")
+    resolved = effective_config()
     config_files.warn_of_overrides(resolved, answers.saved)
     if not any(each.allowed_ids for each in resolved.config.chats):
         notice(nobody_allowed(resolved.config))
     reload_supervisor()
-    say(f"Next: `{_example(resolved.config)}`, then `codebutler supervise`.")
+    print_line(f"Next: `{_next_command(resolved.config)}`, then `codebutler supervise`.")
 
 
 def nobody_allowed(config: Config) -> str:
@@ -69,20 +69,20 @@ def nobody_allowed(config: Config) -> str:
     return f"Nobody is allowed yet: run `codebutler allow USER` with {words}."
 
 
-def _example(config: Config) -> str:
+def _next_command(config: Config) -> str:
     """How a repository gets its place in the chat that was set up; with several, in the first."""
     return f"codebutler add-repo PATH {platform(served_chats(config)[0]).needed_place}".rstrip()
 
 
-def _wanted(given: Mapping[Platform, Given], keys: Given) -> Sequence[Platform]:
+def _chats_to_set_up(given: Mapping[Platform, Given], keys: Given) -> Sequence[Platform]:
     """The chats to set up: those with given options, else the choice of the person at the terminal."""
-    config = in_force().config
+    config = effective_config().config
     if given:
         return list(given)
     if keys and any(each.has_tokens for each in config.chats):
         return []
     if not is_interactive():
-        return [each for each in platforms() if each.section_in(config).has_tokens] or _refuse()
+        return [each for each in platforms() if each.section_in(config).has_tokens] or _refuse_without_chat()
     names = [each.name for each in platforms()]
     every = "both" if len(names) == 2 else "all"
     choice = {each.name.lower(): [each] for each in platforms()} | {every: list(platforms())}
@@ -91,20 +91,24 @@ def _wanted(given: Mapping[Platform, Given], keys: Given) -> Sequence[Platform]:
     return choice[choose(f"{', '.join(names)} or {every}?", usual, choice)]
 
 
-def _refuse() -> NoReturn:
+def _refuse_without_chat() -> NoReturn:
     """Nobody can be asked, and no chat has a token."""
     chats = (f"{' and '.join(each.token_flags)} ({each.name})" for each in platforms())
     raise ConfigError(f"no chat is configured: pass {', or '.join(chats)}; see `codebutler setup --help`")
 
 
 def _set_up(each: Platform, given: Given, answers: Answers) -> None:
-    with _asking(answers) as terminal, refusing():
+    with _prompting(answers) as terminal, reporting_bad_options():
         wish = SetUp(
-            config=in_force().config, given=given, save=answers.save, check=_check, prompter=terminal
+            config=effective_config().config,
+            given=given,
+            save=answers.save,
+            check=_check_answers,
+            prompter=terminal,
         )
         connected = asyncio.run(each.set_up(wish))
     if connected:
-        say(f"{connected}; saved in {home().config}.")
+        print_line(f"{connected}; saved in {home().config}.")
 
 
 async def _ask_keys(terminal: Prompter, answers: Answers) -> None:
@@ -122,12 +126,12 @@ class Answers:
 
     def save(self, answers: Given) -> None:
         """Save several answers, or none. Raises ConfigError if one is not what its key expects."""
-        config_files.change(partial(_put, answers=answers), "setup")
+        config_files.change(partial(_with_answers, answers=answers), "setup")
         self.saved |= dict.fromkeys(answers)
 
 
-def _put(layer: Layer, answers: Given) -> Layer:
-    people = {".".join(each.section.path(PEOPLE)): each.section for each in platforms()}
+def _with_answers(layer: Layer, answers: Given) -> Layer:
+    people = {_people_key(each.section): each.section for each in platforms()}
     for key, value in answers.items():
         if key in people:
             layer = config_files.allow(layer, people[key], value)
@@ -137,27 +141,27 @@ def _put(layer: Layer, answers: Given) -> Layer:
     return layer
 
 
-def _check(given: Given) -> None:
-    people: dict[str, Any] = {".".join(each.section.path(PEOPLE)): () for each in platforms()}
-    check_layer(_put({}, {key: value for key, value in given.items() if key not in people}), "setup")
+def _check_answers(given: Given) -> None:
+    people = {_people_key(each.section) for each in platforms()}
+    check_layer(_with_answers({}, {key: value for key, value in given.items() if key not in people}), "setup")
 
 
 @contextmanager
-def _asking(answers: Answers) -> Iterator[Prompter]:
+def _prompting(answers: Answers) -> Iterator[Prompter]:
     """Questions at the terminal; in any case the person learns what was saved."""
     try:
         with prompter() as terminal:
             yield terminal
     except (KeyboardInterrupt, EOFError):
-        notice(_stopped(answers))
+        notice(_stopped_text(answers))
         raise KeyboardInterrupt from None
 
 
-def _stopped(answers: Answers) -> str:
+def _stopped_text(answers: Answers) -> str:
     if not answers.saved:
         return "Stopped. Nothing was saved."
-    kept = ", ".join(answers.saved)
-    return f"Stopped. Saved in {home().config}: {kept}. Run `codebutler setup` again to continue."
+    saved = ", ".join(answers.saved)
+    return f"Stopped. Saved in {home().config}: {saved}. Run `codebutler setup` again to continue."
 
 
 def manifest(
@@ -183,14 +187,14 @@ def allow(
 ) -> None:
     """Allow people to use the agents, or list who may."""
     home().ensure()
-    config = in_force().config
+    config = effective_config().config
     for chat, wanted in _by_chat(users or []).items():
         added = asyncio.run(chat.find_people(config, wanted, warn))
         ids = [one.id for one in added]
         config_files.change(partial(config_files.allow, chat=chat.section, ids=ids), "allow")
-        _tell("Allowed", added)
+        _report_change("Allowed", added)
     if as_json or not users:
-        _list(in_force().config, as_json=as_json)
+        _list_allowed(effective_config().config, as_json=as_json)
 
 
 def deny(
@@ -198,24 +202,24 @@ def deny(
 ) -> None:
     """Remove people from the list of allowed users."""
     home().ensure()
-    config = in_force().config
-    gone = {
-        chat: [_allowed_one(chat, config, user) for user in wanted]
+    config = effective_config().config
+    removed = {
+        chat: [_find_allowed(chat, config, user) for user in wanted]
         for chat, wanted in _by_chat(users).items()
     }
-    for chat, people in gone.items():
+    for chat, people in removed.items():
         ids = [one.id for one in people]
         config_files.change(partial(config_files.deny, chat=chat.section, ids=ids), "deny")
-    resolved = in_force()
-    left = {each for chat in resolved.config.chats for each in chat.allowed_ids}
-    everybody = [one for people in gone.values() for one in people]
-    if still := [one for one in everybody if one.id in left]:
-        key = _key(section_of(still[0].id))
+    resolved = effective_config()
+    remaining = {each for chat in resolved.config.chats for each in chat.allowed_ids}
+    everybody = [one for people in removed.values() for one in people]
+    if still := [one for one in everybody if one.id in remaining]:
+        key = _people_key(section_of(still[0].id))
         source = resolved.provenance[key]
         raise CodeButlerError(f"{named(still)} is still allowed: {source} overrides {key}, change it there")
-    _tell("Denied", everybody)
+    _report_change("Denied", everybody)
     _warn_of_own_lists()
-    if not left:
+    if not remaining:
         notice("The list is now empty: nobody can use the agents.")
 
 
@@ -230,7 +234,7 @@ def _by_chat(users: list[str]) -> dict[Platform, list[str]]:
     return found
 
 
-def _allowed_one(chat: Platform, config: Config, wanted: str) -> Person:
+def _find_allowed(chat: Platform, config: Config, wanted: str) -> Person:
     """One of the allowed people; an ID needs no look-up. Raises CodeButlerError."""
     people, person_id = chat.section_in(config).allowed_ids, chat.section.person_in(wanted)
     if person_id in people:
@@ -243,11 +247,11 @@ def _allowed_one(chat: Platform, config: Config, wanted: str) -> Person:
     raise CodeButlerError(f"{wanted} is not on the list: run `codebutler allow` to see it")
 
 
-def _key(section: type[ChatSection]) -> str:
+def _people_key(section: type[ChatSection]) -> str:
     return ".".join(section.path(PEOPLE))
 
 
-def _known(chat: Platform, config: Config) -> list[Person]:
+def _allowed_people(chat: Platform, config: Config) -> list[Person]:
     try:
         return asyncio.run(chat.allowed(config))
     except ChatError as error:
@@ -255,32 +259,35 @@ def _known(chat: Platform, config: Config) -> list[Person]:
         return [Person(id=user, names=()) for user in chat.section_in(config).allowed_ids]
 
 
-def _list(config: Config, *, as_json: bool) -> None:
+def _list_allowed(config: Config, *, as_json: bool) -> None:
     known = [
-        one for chat in platforms() if chat.section_in(config).allowed_ids for one in _known(chat, config)
+        one
+        for chat in platforms()
+        if chat.section_in(config).allowed_ids
+        for one in _allowed_people(chat, config)
     ]
     if as_json:
         print_json({"users": [{"id": one.id, "name": one.names[0] if one.names else ""} for one in known]})
         return
     for one in known:
-        say(str(one))
+        print_line(str(one))
     if not known:
         notice(nobody_allowed(config))
 
 
-def _tell(done: str, who: list[Person]) -> None:
+def _report_change(done: str, who: list[Person]) -> None:
     for one in who:
-        say(f"{done}: {one}")
-    config_files.warn_of_overrides(in_force(), map(_key, SECTIONS))
+        print_line(f"{done}: {one}")
+    config_files.warn_of_overrides(effective_config(), map(_people_key, SECTIONS))
     reload_supervisor()
 
 
 def _warn_of_own_lists() -> None:
     """A trusted repository's own list replaces the one that was changed."""
     for entry in Registry(home()).load():
-        key = _key(section_of(entry.channel_id))
+        key = _people_key(section_of(entry.channel_id))
         try:
-            source = in_force(entry).provenance[key]
+            source = effective_config(entry).provenance[key]
         except ConfigError:
             continue
         if source == str(RepoPaths(Path(entry.path)).config):

@@ -207,9 +207,9 @@ def token_of(membership: ClusterMembership) -> str:
     return FORMAT_PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def membership_from_token(subject_token: str) -> ClusterMembership:
+def membership_from_token(token: str) -> ClusterMembership:
     """The membership in a token. Raises ConfigError without quoting it."""
-    text = "".join(subject_token.split())
+    text = "".join(token.split())
     if not text.startswith(FORMAT_PREFIX):
         raise ConfigError(f"this is not a token: paste the whole line, starting with {FORMAT_PREFIX} on")
     body = text.removeprefix(FORMAT_PREFIX)

@@ -32,17 +32,17 @@ class Interrupted(Exception):  # noqa: N818 - a key, no failure
 
 
 class ChatKeyboard:
-    """A person's terminal, on standard input and output. Use it within ``taken``."""
+    """A person's terminal, on standard input and output. Use it within ``take_over``."""
 
-    def __init__(self, words: Sequence[str], typed: Sequence[str], *, is_smart: bool) -> None:
-        """Tab completes ``words``, Up recalls ``typed``. ``is_smart``: it understands escapes."""
+    def __init__(self, words: Sequence[str], typed: Sequence[str], *, has_escapes: bool) -> None:
+        """Tab completes ``words``, Up recalls ``typed``. ``has_escapes``: it understands escapes."""
         self._fd = sys.stdin.fileno()
-        self._as_found = termios.tcgetattr(self._fd)
+        self._saved_mode = termios.tcgetattr(self._fd)
         self._words = words
-        self._is_smart = is_smart
+        self._has_escapes = has_escapes
         self._state: Literal["waiting", "typing", "at work"] = "at work"
         self._is_interrupted = False
-        self._is_ended = False
+        self._at_eof = False
         readline.set_auto_history(False)
         for text in typed:
             readline.add_history(text)
@@ -50,21 +50,21 @@ class ChatKeyboard:
         readline.set_completer_delims(" \t\n")
         is_editline = "libedit" in (readline.__doc__ or "")
         readline.parse_and_bind("bind ^I rl_complete" if is_editline else "tab: complete")
-        if not is_smart:
+        if not has_escapes:
             readline.parse_and_bind("set enable-bracketed-paste off")
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def take_over(self) -> Iterator[None]:
         """Take over the terminal; it is restored in any case."""
         handlers = {
             signal.SIGINT: signal.signal(signal.SIGINT, self._on_interrupt),
-            signal.SIGTERM: signal.signal(signal.SIGTERM, _on_end),
-            signal.SIGHUP: signal.signal(signal.SIGHUP, _on_end),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, _on_termination),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, _on_termination),
         }
         try:
             yield
         finally:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._as_found)
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved_mode)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -75,42 +75,42 @@ class ChatKeyboard:
     def wait(self, source: int, prompt: str) -> bool:
         """Wait with ``prompt`` ("" = none) until a key is pressed or ``source``, a descriptor, is readable;
         returns whether it was a key. The line is cleared afterwards. Raises Interrupted."""
-        if self._is_ended:
+        if self._at_eof:
             return True
-        self._set(echo=False)
+        self._set_mode(echo=False)
         try:
-            self._write(f"{PASTE_ON if self._is_smart else ''}{prompt}")
+            self._write(f"{PASTE_ON if self._has_escapes else ''}{prompt}")
             with self._in_state("waiting"):
                 ready, _, _ = select.select([self._fd, source], [], [])
             return self._fd in ready
         finally:
             wiped = f"\r{' ' * len(prompt)}\r" if prompt else ""
-            self._write(f"{wiped}{PASTE_OFF if self._is_smart else ''}")
+            self._write(f"{wiped}{PASTE_OFF if self._has_escapes else ''}")
 
-    def is_pressed(self) -> bool:
+    def has_key(self) -> bool:
         """Whether an unread key has been pressed."""
         return bool(select.select([self._fd], [], [], 0)[0])
 
     def line(self, prompt: str) -> str | None:
         """A line, None at the end of file. Pasted lines come as one. Raises Interrupted."""
         # Readline echoes only if the terminal did.
-        self._set(echo=True)
+        self._set_mode(echo=True)
         lines: list[str] = []
-        ended, self._is_ended = self._is_ended, False
+        ended, self._at_eof = self._at_eof, False
         try:
             with self._in_state("typing"):
                 while not ended and (not lines or self._is_pasted()):
                     lines.append(input(prompt))
         except EOFError:
             # After a paste the end of the line is still to come.
-            self._is_ended = bool(lines)
+            self._at_eof = bool(lines)
         except Interrupted as interrupted:
             raise Interrupted("\n".join([*lines, interrupted.typed])) from None
         return "\n".join(lines) if lines else None
 
     def _is_pasted(self) -> bool:
         """For a terminal that does not mark pastes: text that is already there was not typed."""
-        return not self._is_smart and self.is_pressed()
+        return not self._has_escapes and self.has_key()
 
     @contextmanager
     def _in_state(self, state: Literal["waiting", "typing"]) -> Iterator[None]:
@@ -124,7 +124,7 @@ class ChatKeyboard:
         finally:
             self._state = "at work"
 
-    def _set(self, *, echo: bool) -> None:
+    def _set_mode(self, *, echo: bool) -> None:
         """Deliver every key at once, with or without echo. Not if Python reads lines without readline. Set
         each time: after a suspension the shell has set modes of its own."""
         if not sys.stdout.isatty():
@@ -142,10 +142,10 @@ class ChatKeyboard:
             sys.stdout.write(text)
             sys.stdout.flush()
 
-    def _complete(self, begun: str, number: int) -> str | None:
-        if readline.get_begidx() != 0 or not begun:
+    def _complete(self, prefix: str, number: int) -> str | None:
+        if readline.get_begidx() != 0 or not prefix:
             return None
-        found = [word for word in self._words if word.startswith(begun)]
+        found = [word for word in self._words if word.startswith(prefix)]
         return f"{found[number]} " if number < len(found) else None
 
     def _on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
@@ -155,17 +155,17 @@ class ChatKeyboard:
         raise Interrupted(readline.get_line_buffer() if self._state == "typing" else "")
 
 
-def _on_end(number: int, _frame: FrameType | None) -> None:
+def _on_termination(number: int, _frame: FrameType | None) -> None:
     # Not the signal's default action, which would leave the terminal without echo.
     sys.exit(128 + number)
 
 
-def takes_escapes(env_term: str) -> bool:
+def supports_escapes(env_term: str) -> bool:
     """Whether the terminal understands escapes."""
     return os.isatty(sys.stdout.fileno()) and env_term not in ("", "dumb")
 
 
-class Lines:
+class MessageLines:
     """Collects lines until a message is complete. A paste comes as one line with line ends in it."""
 
     def __init__(self) -> None:
@@ -179,17 +179,17 @@ class Lines:
     def add(self, line: str) -> str | None:
         """The complete message, None if it continues."""
         self._lines.append(line)
-        if self._goes_on():
+        if self._is_incomplete():
             return None
-        return self.end()
+        return self.finish()
 
-    def end(self) -> str:
+    def finish(self) -> str:
         """The lines so far as the message; "" if there are none."""
         message = "\n".join(line.removesuffix("\\") if _continues(line) else line for line in self._lines)
         self._lines = []
         return message
 
-    def _goes_on(self) -> bool:
+    def _is_incomplete(self) -> bool:
         fences = sum(each.lstrip().startswith(_FENCE) for line in self._lines for each in line.split("\n"))
         return fences % 2 == 1 or _continues(self._lines[-1])
 

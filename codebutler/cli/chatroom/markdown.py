@@ -17,7 +17,7 @@ from codebutler.protocol.control import Choice, Press
 
 LONGEST = 2_000
 """Characters of a line; a longer one stays as it is: looking for pairs takes quadratic time."""
-_BOLD, _FAINT, _ITALIC, _UNDERLINE, _STRUCK, _CODE = "1", "2", "3", "4", "9", "36"
+_BOLD, _FAINT, _ITALIC, _UNDERLINE, _STRIKETHROUGH, _CODE = "1", "2", "3", "4", "9", "36"
 _END = "\x1b[0m"
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _RULE = re.compile(r"\s*([-*_])(?:\s*\1){2,}\s*")
@@ -36,7 +36,7 @@ _YES = frozenset({"yes", "y", "allow"})
 _SHORT = _YES | {"no", "n", "deny"}
 
 
-def rendered(line: str) -> str:
+def render_line(line: str) -> str:
     """One line outside code blocks, with escapes."""
     if len(line) > LONGEST:
         return line
@@ -81,7 +81,7 @@ def _piece(found: re.Match[str]) -> str:
     if found["url"]:
         return _link(found["name"] or found["url"], found["url"])
     if found["strong"]:
-        return styled(_inline(found["strong"]), _STRUCK if found["mark"] == "~~" else _BOLD)
+        return styled(_inline(found["strong"]), _STRIKETHROUGH if found["mark"] == "~~" else _BOLD)
     # One star is bold in a chat's own marks and italic in Markdown.
     return styled(_inline(found["star"]), _BOLD) if found["star"] else styled(_inline(found["low"]), _ITALIC)
 
@@ -93,7 +93,7 @@ def _link(label: str, target: str) -> str:
     return f"{_inline(label)} ({shown})"
 
 
-class Misread(CodeButlerError):  # noqa: N818 - no failure: it is said what may be typed
+class InvalidChoice(CodeButlerError):  # noqa: N818 - no failure: it is said what may be typed
     """The typed text is not a valid choice."""
 
 
@@ -106,31 +106,31 @@ def menu(choices: Sequence[Choice]) -> Iterator[str]:
     yield "Type numbers (1, 3), or your answer." if several else "Type a number, or your answer."
 
 
-def decided(ref: MessageRef, choices: Sequence[Choice], typed: str) -> Press | None:
+def parse_press(ref: MessageRef, choices: Sequence[Choice], typed: str) -> Press | None:
     """The press that the typed text means, None if it is a message. Raises Misread."""
     words = typed.strip().lower()
     if _NUMBERS.fullmatch(words):
-        return _picked(ref, choices, [int(number) for number in re.findall(r"\d+", words)])
+        return _press_numbers(ref, choices, [int(number) for number in re.findall(r"\d+", words)])
     allowing = [choice for choice in choices if choice.action_id == ALLOW_ACTION]
     if words.rstrip(".!") not in _SHORT or not allowing:
         return None
     if len(allowing) > 1:
-        raise Misread("several decisions are pending: type a number")
+        raise InvalidChoice("several decisions are pending: type a number")
     if words.rstrip(".!") in _YES:
         return Press(ref=ref, action_id=allowing[0].action_id, value=allowing[0].value)
     return None
 
 
-def _picked(ref: MessageRef, choices: Sequence[Choice], numbers: Sequence[int]) -> Press:
+def _press_numbers(ref: MessageRef, choices: Sequence[Choice], numbers: Sequence[int]) -> Press:
     shown = _numbered(choices)
-    picked = [_at(shown, number) for number in numbers]
+    picked = [_choice_at(shown, number) for number in numbers]
     if not picked[0].box:
         if len(picked) > 1:
-            raise Misread("choose only one: type its number")
+            raise InvalidChoice("choose only one: type its number")
         return Press(ref=ref, action_id=picked[0].action_id, value=picked[0].value)
     question = _question(picked[0])
     if any(not choice.box or _question(choice) != question for choice in picked):
-        raise Misread("these belong to different questions: answer one at a time")
+        raise InvalidChoice("these belong to different questions: answer one at a time")
     done = next(choice for choice in choices if not choice.box and _question(choice) == question)
     values = tuple(dict.fromkeys(choice.value for choice in picked))
     return Press(ref=ref, action_id=done.action_id, value=done.value, picked=values)
@@ -146,7 +146,7 @@ def _question(choice: Choice) -> str:
     return choice.value.partition(":")[0]
 
 
-def _at(choices: Sequence[Choice], number: int) -> Choice:
+def _choice_at(choices: Sequence[Choice], number: int) -> Choice:
     if not 1 <= number <= len(choices):
-        raise Misread(f"there is no choice {number}: type 1 to {len(choices)}, or words")
+        raise InvalidChoice(f"there is no choice {number}: type 1 to {len(choices)}, or words")
     return choices[number - 1]

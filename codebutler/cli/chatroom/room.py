@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codebutler.cli.chatroom.markdown import decided, menu
+from codebutler.cli.chatroom.markdown import menu, parse_press
 from codebutler.domain.model import OPERATOR
 from codebutler.domain.refs import MessageRef
 from codebutler.protocol.control import (
@@ -50,7 +50,7 @@ class ShownLine:
 
 
 class ChatRoom:
-    """One chat. Replies go into ``take``, typed text into ``given``."""
+    """One chat. Replies go into ``on_reply``, typed text into ``given``."""
 
     def __init__(self) -> None:
         self.thread: MessageRef | None = None
@@ -58,7 +58,7 @@ class ChatRoom:
         self._open: set[str] = set()
         self._running: set[str] = set()
         self._cards: dict[str, Said] = {}
-        self._seen = NO_CARD
+        self._newest_card = NO_CARD
         self._shown: dict[str, list[ShownLine]] = {}
         self._live = ""
         self._headline = ""
@@ -71,24 +71,24 @@ class ChatRoom:
         return bool(self._unsent or self._open or self._running)
 
     @property
-    def asks(self) -> bool:
+    def needs_decision(self) -> bool:
         """Whether a card waits for a decision."""
         return bool(self._cards)
 
-    def meaning(self, text: str) -> ChatInput:
+    def interpret(self, text: str) -> ChatInput:
         """The meaning of a typed text: a number decides a card, everything else is a message. Raises Misread."""
-        given: ChatInput | None = None
+        press: ChatInput | None = None
         if self._cards:
-            card = self._asked()
-            given = decided(card.ref, card.choices, text)
-        return given or self.say(text)
+            card = self._current_card()
+            press = parse_press(card.ref, card.choices, text)
+        return press or self.new_message(text)
 
-    def say(self, text: str) -> Say:
+    def new_message(self, text: str) -> Say:
         """Send exactly this."""
         self._unsent += 1
-        return Say(text=text, seen=self._seen)
+        return Say(text=text, seen=self._newest_card)
 
-    def take(self, reply: ControlReply) -> list[ShownLine]:
+    def on_reply(self, reply: ControlReply) -> list[ShownLine]:
         """The lines to show for a reply."""
         match reply:
             case ChatOpened(thread=thread):
@@ -98,132 +98,130 @@ class ChatRoom:
                 self._unsent = max(0, self._unsent - 1)
                 self._open.add(ref)
             case Working():
-                return self._started()
+                return self._on_started()
             case Ended(ref=ref):
                 if not ref:
                     self._unsent = max(0, self._unsent - 1)
                 self._open.discard(ref)
             case Past():
-                return _past(reply)
+                return _past_lines(reply)
             case Heard():
-                return self._heard(reply)
+                return self._on_live(reply)
             case Said():
-                return self._said(reply)
+                return self._on_message(reply)
         return []
 
-    def _started(self) -> list[ShownLine]:
+    def _on_started(self) -> list[ShownLine]:
         """Worth a line if a place in the queue was shown before."""
         waited, self._headline = bool(self._headline), ""
         return [ShownLine("▶ Started.", "faint")] if waited else []
 
-    def _heard(self, heard: Heard) -> list[ShownLine]:
-        lines = heard.text.strip("\n").split("\n")
-        if heard.kind == "writing":
+    def _on_live(self, live: Heard) -> list[ShownLine]:
+        lines = live.text.strip("\n").split("\n")
+        if live.kind == "writing":
             # The last line is still being written.
-            return self._more(heard.text.lstrip("\n").split("\n")[:-1])
-        if heard.kind == "text":
-            self._live += f" {_flat(heard.text)}"
-            more, self._written = self._more(lines), []
+            return self._new_block_lines(live.text.lstrip("\n").split("\n")[:-1])
+        if live.kind == "text":
+            self._live += f" {_collapse_spaces(live.text)}"
+            more, self._written = self._new_block_lines(lines), []
             return more
-        if heard.kind == "plan":
+        if live.kind == "plan":
             new = [line for line in lines if line not in self._plan]
             self._plan = lines
             return [ShownLine(line, "faint") for line in new]
         return [ShownLine(line, "faint") for line in lines]
 
-    def _more(self, lines: list[str]) -> list[ShownLine]:
+    def _new_block_lines(self, lines: list[str]) -> list[ShownLine]:
         """The new lines of a block that is being written."""
         known = len(self._written)
-        begun = lines[:known] == self._written
+        is_continued = lines[:known] == self._written
         self._written = lines
-        return blocks(lines)[known if begun else 0 :]
+        return mark_blocks(lines)[known if is_continued else 0 :]
 
-    def _said(self, said: Said) -> list[ShownLine]:
-        if said.kind == "card":
-            return self._card(said)
-        if said.choices:
-            self._running.add(said.ref)
+    def _on_message(self, message: Said) -> list[ShownLine]:
+        if message.kind == "card":
+            return self._card(message)
+        if message.choices:
+            self._running.add(message.ref)
         else:
-            self._running.discard(said.ref)
-        if said.kind == "progress":
-            return self._progress(said)
-        return self._text(said)
+            self._running.discard(message.ref)
+        if message.kind == "progress":
+            return self._progress(message)
+        return self._text(message)
 
-    def _card(self, said: Said) -> list[ShownLine]:
-        was_asked = bool(self._cards) and self._asked().ref == said.ref
-        self._cards.pop(said.ref, None)
-        self._seen = max(self._seen, said.ref)
+    def _card(self, message: Said) -> list[ShownLine]:
+        was_asked = bool(self._cards) and self._current_card().ref == message.ref
+        self._cards.pop(message.ref, None)
+        self._newest_card = max(self._newest_card, message.ref)
         # Every character of a decision must be visible.
-        lines = [ShownLine(line.text) for line in self._grown(said)]
-        if said.choices:
-            self._cards[said.ref] = said
-            return [*lines, *map(ShownLine, menu(said.choices))]
+        lines = [ShownLine(line.text) for line in self._new_lines(message)]
+        if message.choices:
+            self._cards[message.ref] = message
+            return [*lines, *map(ShownLine, menu(message.choices))]
         if was_asked and self._cards:
             # A number decides the last question: repeat it, so that it is the last on the screen.
-            return [*lines, *_asked_again(self._asked())]
+            return [*lines, *_repeat_card(self._current_card())]
         return lines
 
-    def _asked(self) -> Said:
+    def _current_card(self) -> Said:
         """The card that a number decides: the one whose choices were shown last."""
         return self._cards[next(reversed(self._cards))]
 
-    def _progress(self, said: Said) -> list[ShownLine]:
+    def _progress(self, message: Said) -> list[ShownLine]:
         """Only without better information: a place in the queue, the first sign of work."""
-        headline = said.text.partition("\n")[0].partition(" · ")[0]
-        if self._live or not said.choices or headline == self._headline:
+        headline = message.text.partition("\n")[0].partition(" · ")[0]
+        if self._live or not message.choices or headline == self._headline:
             return []
         self._headline = headline
         return [ShownLine(headline, "faint")]
 
-    def _text(self, said: Said) -> list[ShownLine]:
-        body, footer = footed(said.text)
+    def _text(self, message: Said) -> list[ShownLine]:
+        body, footer = split_footer(message.text)
         if footer:
             # The answer: the turn has shown it already, unless it differs.
-            told, self._live, self._headline, self._plan = self._live, "", "", []
-            lines = [] if body.strip() and _flat(body) in told else blocks(body.split("\n"))
+            live, self._live, self._headline, self._plan = self._live, "", "", []
+            lines = [] if body.strip() and _collapse_spaces(body) in live else mark_blocks(body.split("\n"))
             return [*lines, ShownLine(footer, "faint")]
-        if self._live and _flat(body) in self._live:
+        if self._live and _collapse_spaces(body) in self._live:
             return []
-        return self._grown(said)
+        return self._new_lines(message)
 
-    def _grown(self, said: Said) -> list[ShownLine]:
+    def _new_lines(self, message: Said) -> list[ShownLine]:
         """The new lines since the message was last shown."""
-        lines = blocks(said.text.split("\n"))
-        before = self._shown.get(said.ref)
-        if before is None and not said.choices:
-            self._shown[said.ref] = _bare(lines)
+        lines = mark_blocks(message.text.split("\n"))
+        before, now = self._shown.get(message.ref), _without_frame(lines)
+        self._shown[message.ref] = now
+        if before is None:
             return lines
-        now = _bare(lines)
-        self._shown[said.ref] = now
         same = 0
-        while before and same < min(len(before), len(now)) and before[same] == now[same]:
+        while same < min(len(before), len(now)) and before[same] == now[same]:
             same += 1
-        return now[same:] if before is not None else lines
+        return now[same:]
 
 
-def blocks(lines: Sequence[str]) -> list[ShownLine]:
+def mark_blocks(lines: Sequence[str]) -> list[ShownLine]:
     """The lines of one message, with its code blocks marked."""
-    told: list[ShownLine] = []
+    shown: list[ShownLine] = []
     fence = ""
     for line in lines:
         mark = line.strip()
         if not fence and (found := _FENCE.match(mark)):
             fence = found[0]
-            told.append(ShownLine(line, "fence"))
+            shown.append(ShownLine(line, "fence"))
         elif fence and mark.startswith(fence) and not mark.strip(fence[0]):
             fence = ""
-            told.append(ShownLine(line, "fence"))
+            shown.append(ShownLine(line, "fence"))
         else:
-            told.append(ShownLine(line, "code" if fence else "markdown"))
-    return told
+            shown.append(ShownLine(line, "code" if fence else "markdown"))
+    return shown
 
 
-def _bare(lines: Sequence[ShownLine]) -> list[ShownLine]:
+def _without_frame(lines: Sequence[ShownLine]) -> list[ShownLine]:
     """Without the frame of a program's output."""
     return [line for line in lines if line.text not in FRAMES]
 
 
-def _past(past: Past) -> list[ShownLine]:
+def _past_lines(past: Past) -> list[ShownLine]:
     who = "you> " if past.who == OPERATOR else f"{past.who}> " if past.who else ""
     lines = past.text.strip("\n").split("\n")
     left_out = len(lines) - PAST_LINES
@@ -231,15 +229,15 @@ def _past(past: Past) -> list[ShownLine]:
     return [ShownLine(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
 
 
-def _asked_again(card: Said) -> list[ShownLine]:
+def _repeat_card(card: Said) -> list[ShownLine]:
     return [ShownLine(line) for line in ("Still open:", *card.text.split("\n"), *menu(card.choices))]
 
 
-def _flat(text: str) -> str:
+def _collapse_spaces(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
 
 
-def footed(text: str) -> tuple[str, str]:
+def split_footer(text: str) -> tuple[str, str]:
     """An answer and its footer, "" if there is none."""
     body, _, last = text.rstrip().rpartition("\n")
     found = _FOOTER.fullmatch(last.strip())
@@ -248,9 +246,9 @@ def footed(text: str) -> tuple[str, str]:
     return body.strip("\n"), " • ".join(part for part in found.groups() if part)
 
 
-def apart(text: str) -> tuple[str, str]:
+def split_answer(text: str) -> tuple[str, str]:
     """The part of a message that a script wants, and the rest: figures, or a program's exit line."""
-    body, figures = footed(text)
+    body, figures = split_footer(text)
     if figures:
         return body, figures
     lines = text.split("\n")

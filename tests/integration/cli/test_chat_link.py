@@ -51,10 +51,10 @@ def heard(link: ChatConnection, count: int) -> list[ControlReply]:
 
 def converse(path: Path) -> list[ControlReply]:
     with ChatConnection(path, ChatRequest(repo="sample", thread="1.1")) as link:
-        link.enter(Say(text="x" * 300_000))
-        link.enter(Press(ref="1.2", action_id="a", value="v"))
+        link.send(Say(text="x" * 300_000))
+        link.send(Press(ref="1.2", action_id="a", value="v"))
         found = heard(link, 3)
-        link.enter(Say(text="bye"))
+        link.send(Say(text="bye"))
         with pytest.raises(CodeButlerError, match="the supervisor has stopped"):
             heard(link, 1)
         return found

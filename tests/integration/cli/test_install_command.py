@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.maintain import check_free, service_for, settled
+from codebutler.cli.maintain import check_not_running, service_for, wait_for_start
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
 from codebutler.platform.service import Launchd, ProgramResult, Report
@@ -81,9 +81,9 @@ def test_a_supervisor_that_is_not_the_service_is_in_the_way(cli: Cli) -> None:
     manager = Launchd(
         service_for(cli.home, {"HOME": "/nowhere"}), {"HOME": "/nowhere"}, lambda _argv: ProgramResult(113)
     )
-    check_free(cli.home.ensure(), manager)
+    check_not_running(cli.home.ensure(), manager)
     with SupervisorLock(cli.home.lock), pytest.raises(LockHeldError, match="already runs"):
-        check_free(cli.home, manager)
+        check_not_running(cli.home, manager)
 
 
 def test_launchd_is_told_in_its_own_words(tmp_path: Path) -> None:
@@ -120,6 +120,6 @@ def test_a_start_is_waited_for_but_not_for_ever() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    assert settled(lambda: next(reports), sleep, lambda: now[0]).state == "running"
-    assert settled(lambda: Report("starting"), sleep, lambda: now[0]).state == "starting"
+    assert wait_for_start(lambda: next(reports), sleep, lambda: now[0]).state == "running"
+    assert wait_for_start(lambda: Report("starting"), sleep, lambda: now[0]).state == "starting"
     assert 20 <= now[0] < 22

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.cli.chatroom.room import apart
+from codebutler.cli.chatroom.room import split_answer
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from codebutler.cli.chatroom.room import apart
     ],
 )
 def test_the_answer_apart_from_what_is_beside_it(text: str, answer: str, aside: str) -> None:
-    assert apart(text) == (answer, aside)
+    assert split_answer(text) == (answer, aside)

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.chatroom.keyboard import Lines
-from codebutler.cli.chatroom.link import DIARY_NAME, MOST_CHARS, MOST_TYPED, Diary, read_diary, write_diary
+from codebutler.cli.chatroom.keyboard import MessageLines
+from codebutler.cli.chatroom.link import (
+    HISTORY_FILE,
+    MAX_CHARS,
+    MAX_TYPED,
+    ChatHistory,
+    read_history,
+    write_history,
+)
 from codebutler.config.paths import Home
 from codebutler.domain.refs import MessageRef
 
@@ -25,7 +32,7 @@ from codebutler.domain.refs import MessageRef
     ],
 )
 def test_a_message_is_whole_when_nothing_says_that_it_goes_on(lines: list[str], message: str) -> None:
-    typed = Lines()
+    typed = MessageLines()
     for line in lines[:-1]:
         assert typed.add(line) is None
         assert typed.is_open
@@ -34,30 +41,30 @@ def test_a_message_is_whole_when_nothing_says_that_it_goes_on(lines: list[str], 
 
 
 def test_what_was_begun_can_be_taken_as_it_is() -> None:
-    typed = Lines()
+    typed = MessageLines()
     typed.add("```")
-    assert typed.end() == "```"
-    assert typed.end() == ""
+    assert typed.finish() == "```"
+    assert typed.finish() == ""
 
 
 def test_the_newest_messages_are_kept_once_each() -> None:
-    kept = Diary().with_typed("a").with_typed("b").with_typed("a")
+    kept = ChatHistory().with_typed("a").with_typed("b").with_typed("a")
     assert kept.typed == ("b", "a")
-    for number in range(MOST_TYPED + 5):
+    for number in range(MAX_TYPED + 5):
         kept = kept.with_typed(str(number))
-    assert len(kept.typed) == MOST_TYPED
-    assert kept.typed[-1] == str(MOST_TYPED + 4)
-    long = kept.with_typed("x" * (MOST_CHARS + 1))
-    assert long.typed == ("x" * (MOST_CHARS + 1),)
+    assert len(kept.typed) == MAX_TYPED
+    assert kept.typed[-1] == str(MAX_TYPED + 4)
+    long = kept.with_typed("x" * (MAX_CHARS + 1))
+    assert long.typed == ("x" * (MAX_CHARS + 1),)
 
 
 def test_the_diary_is_for_its_owner_and_no_reason_to_fail(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    assert read_diary(home) == Diary()
-    write_diary(home, Diary().with_typed("héllo\nthere").with_thread("sample", "1.1"))
-    assert read_diary(home) == Diary(typed=("héllo\nthere",), threads={"sample": MessageRef("1.1")})
-    file = home.root / DIARY_NAME
+    assert read_history(home) == ChatHistory()
+    write_history(home, ChatHistory().with_typed("héllo\nthere").with_thread("sample", "1.1"))
+    assert read_history(home) == ChatHistory(typed=("héllo\nthere",), threads={"sample": MessageRef("1.1")})
+    file = home.root / HISTORY_FILE
     assert file.stat().st_mode & 0o777 == 0o600
     for broken in (b"{", b'{"typed": 7}', b"x" * 2**20):
         file.write_bytes(broken)
-        assert read_diary(home) == Diary()
+        assert read_history(home) == ChatHistory()

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from codebutler.cli.chatroom.markdown import LONGEST, code, rendered
-from codebutler.cli.chatroom.room import ChatRoom, ShownLine, blocks
+from codebutler.cli.chatroom.markdown import LONGEST, code, render_line
+from codebutler.cli.chatroom.room import ChatRoom, ShownLine, mark_blocks
 from codebutler.cli.output import printable
 from codebutler.protocol.control import Choice, Heard, Said
 
@@ -44,44 +44,44 @@ BOLD, ITALIC, LINE, CODE, FAINT, END = "\x1b[1m", "\x1b[3m", "\x1b[4m", "\x1b[36
     ],
 )
 def test_a_line_is_shown_as_it_is_meant(line: str, shown: str) -> None:
-    assert rendered(line) == shown
+    assert render_line(line) == shown
 
 
 @pytest.mark.parametrize("sign", ["`", "*", "_", "[", "**", "<https://", "- ", "# ", "[a](", "~~x "])
 def test_nothing_in_a_line_takes_long_or_is_lost(sign: str) -> None:
     line = sign * (LONGEST // len(sign))
-    told = re.sub(r"\x1b\[[\d;]*m", "", rendered(line))
+    told = re.sub(r"\x1b\[[\d;]*m", "", render_line(line))
     assert len(told) <= len(line)
-    assert rendered("x" * LONGEST + "**y**") == "x" * LONGEST + "**y**"
+    assert render_line("x" * LONGEST + "**y**") == "x" * LONGEST + "**y**"
 
 
 @pytest.mark.parametrize(
     "hostile", ["\x1b[2Jx", "**\x1b]0;title\x07**", "`\x1b[31m`", "\x9b31m", "[a\x1b](\x1b[1m)", "\u202etxt"]
 )
 def test_no_escape_of_the_text_survives(hostile: str) -> None:
-    for shown in (rendered(printable(hostile)), code(printable(hostile))):
+    for shown in (render_line(printable(hostile)), code(printable(hostile))):
         assert re.sub(r"\x1b\[[\d;]+m", "", shown).isprintable()
 
 
 def test_code_blocks_are_told_apart_while_they_are_written() -> None:
     lines = ["Look:", "```py", "# a comment, no heading", "``` not the end", "```", "**Done.**"]
     styles = ["markdown", "fence", "code", "code", "fence", "markdown"]
-    assert [line.style for line in blocks(lines)] == styles
+    assert [line.style for line in mark_blocks(lines)] == styles
     room = ChatRoom()
     told = [
         line
         for size in range(2, len(lines) + 1)
-        for line in room.take(Heard(kind="writing", text="\n".join(lines[:size])))
+        for line in room.on_reply(Heard(kind="writing", text="\n".join(lines[:size])))
     ]
-    told += room.take(Heard(kind="text", text="\n".join(lines)))
+    told += room.on_reply(Heard(kind="text", text="\n".join(lines)))
     assert [line.text for line in told] == lines
     assert [line.style for line in told] == styles
 
 
 def test_a_programs_output_is_no_markdown() -> None:
     room = ChatRoom()
-    room.take(Said(text="⏳ Running…", ref="1.2"))
-    assert room.take(Said(text="```\n* *a* `b`\n```\n✅ exit code 0", ref="1.2")) == [
+    room.on_reply(Said(text="⏳ Running…", ref="1.2"))
+    assert room.on_reply(Said(text="```\n* *a* `b`\n```\n✅ exit code 0", ref="1.2")) == [
         ShownLine("* *a* `b`", "code"),
         ShownLine("✅ exit code 0", "markdown"),
     ]
@@ -94,6 +94,6 @@ def test_what_is_to_be_decided_is_shown_as_it_is() -> None:
         ref="1.2",
         choices=(Choice(label="Allow", action_id="codebutler.allow", value="a1"),),
     )
-    lines = ChatRoom().take(card)
+    lines = ChatRoom().on_reply(card)
     assert {line.style for line in lines} == {"plain"}
     assert "**`rm`**" in [line.text for line in lines]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.cli.chatroom.markdown import Misread
+from codebutler.cli.chatroom.markdown import InvalidChoice
 from codebutler.cli.chatroom.room import ChatRoom, ShownLine
 from codebutler.protocol.control import Choice, ControlReply, Ended, Heard, Past, Posted, Press, Said, Say
 
@@ -16,7 +16,7 @@ FOOTER = "_tokens: 3 in / 4 out • 2s • 1 turn_"
 
 
 def show(room: ChatRoom, *replies: ControlReply) -> list[str]:
-    return [line.text for reply in replies for line in room.take(reply)]
+    return [line.text for reply in replies for line in room.on_reply(reply)]
 
 
 def answer(name: str, question: str, at: int, *, box: bool = False) -> Choice:
@@ -30,7 +30,7 @@ def test_an_answer_that_was_told_while_it_came_is_not_told_again() -> None:
         "🔧 Bash: ls",
         "Two  files.",
     ]
-    assert room.take(Said(text=f"Two files.\n\n{FOOTER}", ref="1.2")) == [
+    assert room.on_reply(Said(text=f"Two files.\n\n{FOOTER}", ref="1.2")) == [
         ShownLine(FOOTER.strip("_"), "faint")
     ]
     # Of another turn, and the same words: nobody has heard them yet.
@@ -92,8 +92,8 @@ def test_a_plan_shows_what_has_changed() -> None:
 
 def test_busy_until_everything_that_was_said_has_its_outcome() -> None:
     room = ChatRoom()
-    assert room.meaning("one") == Say(text="one")
-    assert room.meaning("two") == Say(text="two")
+    assert room.interpret("one") == Say(text="one")
+    assert room.interpret("two") == Say(text="two")
     show(room, Posted(channel="C1", ref="1.1", thread="1.1"), Ended(ref="1.1", outcome="done"))
     assert room.is_busy
     assert room.thread == "1.1"
@@ -111,16 +111,16 @@ def test_a_card_is_decided_by_number_or_in_a_word() -> None:
         "  [3] Deny",
         "Type a number, or your answer.",
     ]
-    assert room.meaning("3") == Press(ref="1.5", action_id="codebutler.deny", value="a1")
-    assert room.meaning("Yes.") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
-    assert room.meaning("no, because of that") == Say(text="no, because of that", seen="1.5")
-    with pytest.raises(Misread, match="no choice 4: type 1 to 3"):
-        room.meaning("4")
-    with pytest.raises(Misread, match="only one"):
-        room.meaning("1, 2")
+    assert room.interpret("3") == Press(ref="1.5", action_id="codebutler.deny", value="a1")
+    assert room.interpret("Yes.") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
+    assert room.interpret("no, because of that") == Say(text="no, because of that", seen="1.5")
+    with pytest.raises(InvalidChoice, match="no choice 4: type 1 to 3"):
+        room.interpret("4")
+    with pytest.raises(InvalidChoice, match="only one"):
+        room.interpret("1, 2")
     decided = Said(text="Leave?\n✅ Allowed by operator.", kind="card", ref="1.5")
     assert show(room, decided) == ["✅ Allowed by operator."]
-    assert room.meaning("3") == Say(text="3", seen="1.5")
+    assert room.interpret("3") == Say(text="3", seen="1.5")
 
 
 def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
@@ -128,7 +128,7 @@ def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
     show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW, DENY)))
     show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
-    assert room.meaning("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
+    assert room.interpret("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
     assert show(room, Said(text="Push?\n✅ Allowed by ben.", kind="card", ref="1.6")) == [
         "✅ Allowed by ben.",
         "Still open:",
@@ -137,7 +137,7 @@ def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
         "  [2] Deny",
         "Type a number, or your answer.",
     ]
-    assert room.meaning("1") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
+    assert room.interpret("1") == Press(ref="1.5", action_id="codebutler.allow", value="a1")
 
 
 def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
@@ -146,7 +146,7 @@ def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
     show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW,)))
     show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
     assert show(room, Said(text="Touch?\n🚫 Denied.", kind="card", ref="1.5")) == ["🚫 Denied."]
-    assert room.meaning("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
+    assert room.interpret("1") == Press(ref="1.6", action_id="codebutler.allow", value="a2")
 
 
 def test_a_short_yes_is_not_for_several_requests() -> None:
@@ -154,8 +154,8 @@ def test_a_short_yes_is_not_for_several_requests() -> None:
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
     show(room, Said(text="Two", kind="card", ref="1.5", choices=(ALLOW, DENY, other)))
     for words in ("yes", "no", "y"):
-        with pytest.raises(Misread, match="type a number"):
-            room.meaning(words)
+        with pytest.raises(InvalidChoice, match="type a number"):
+            room.interpret(words)
 
 
 def test_boxes_are_ticked_by_their_numbers() -> None:
@@ -165,12 +165,12 @@ def test_boxes_are_ticked_by_their_numbers() -> None:
     choices = (*boxes, done, answer("left", "q2", 0))
     shown = show(room, Said(text="Which?", kind="card", ref="1.5", choices=choices))
     assert shown[1:4] == ["  [1] red", "  [2] blue", "  [3] left"]
-    assert room.meaning("1 2, 1") == Press(
+    assert room.interpret("1 2, 1") == Press(
         ref="1.5", action_id="codebutler.answer", value="q1:ticked", picked=("q1:0", "q1:1")
     )
-    assert room.meaning("3") == Press(ref="1.5", action_id="codebutler.answer", value="q2:0")
-    with pytest.raises(Misread, match="different questions"):
-        room.meaning("1,3")
+    assert room.interpret("3") == Press(ref="1.5", action_id="codebutler.answer", value="q2:0")
+    with pytest.raises(InvalidChoice, match="different questions"):
+        room.interpret("1,3")
 
 
 def test_the_past_says_who_said_it_and_is_cut() -> None:
@@ -180,7 +180,7 @@ def test_the_past_says_who_said_it_and_is_cut() -> None:
         Past(who="U1", text="hi"),
         Past(who="", text="a\n" * 16 + "b"),
     )
-    lines = [room.take(past) for past in told]
+    lines = [room.on_reply(past) for past in told]
     assert lines[0] == [ShownLine("you> hello", "faint")]
     assert lines[1] == [ShownLine("U1> hi", "faint")]
     assert [line.text for line in lines[2]] == ["a"] * 15 + ["… 2 more lines"]

@@ -9,7 +9,7 @@ from codebutler.cli.prompts import TypedLine
 
 def typed(keys: str, *, hidden: bool = False) -> tuple[TypedLine, str]:
     line = TypedLine(hidden=hidden)
-    return line, "".join(line.take(key) for key in keys)
+    return line, "".join(line.feed(key) for key in keys)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def typed(keys: str, *, hidden: bool = False) -> tuple[TypedLine, str]:
 )
 def test_a_line(keys: str, text: str, shown: str) -> None:
     line, seen = typed(keys)
-    assert (line.text, seen, line.is_done, line.is_ended) == (text, shown, True, False)
+    assert (line.text, seen, line.is_done, line.is_eof) == (text, shown, True, False)
 
 
 @pytest.mark.parametrize("secret", ["xoxb-1-2-abc", "xapp-1-abc", "  xoxp-1", "sk-abc"])
@@ -43,4 +43,4 @@ def test_a_secret_shows_as_bullets_from_its_first_character() -> None:
 
 
 def test_the_end_of_input() -> None:
-    assert typed("\x04")[0].is_ended
+    assert typed("\x04")[0].is_eof

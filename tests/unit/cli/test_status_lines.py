@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.cli.logs import _repo
+from codebutler.cli.logs import _repo_line
 from codebutler.supervisor.supervisor import TurnsRow, doubt_of
 
 TURNS = {"running": 0, "queued": 2, "waiting": 0, "parked": 0}
@@ -21,19 +21,21 @@ def test_what_the_worker_reports_is_marked() -> None:
     shown = (
         "shop  C01  running, 11 MB, programs 3, 2 undelivered; worker reports 0 running, 0 waiting, 2 queued"
     )
-    assert _repo(row({"programs": 3, "undelivered": 2}), 4) == shown
+    assert _repo_line(row({"programs": 3, "undelivered": 2}), 4) == shown
 
 
 def test_a_report_that_does_not_fit_is_named_beside_a_problem() -> None:
-    assert _repo(row(problem="no space", doubt="it lies"), 4).endswith("2 queued (no space; it lies)")
+    assert _repo_line(row(problem="no space", doubt="it lies"), 4).endswith("2 queued (no space; it lies)")
 
 
 def test_a_supervisor_of_an_earlier_version_is_shown() -> None:
-    assert _repo(row(), 6) == "shop    C01  running, 11 MB; worker reports 0 running, 0 waiting, 2 queued"
+    assert (
+        _repo_line(row(), 6) == "shop    C01  running, 11 MB; worker reports 0 running, 0 waiting, 2 queued"
+    )
 
 
 def test_a_channel_is_shown_as_people_read_it() -> None:
-    assert _repo(row(channel="Shop"), 4).startswith("shop  Shop  running")
+    assert _repo_line(row(channel="Shop"), 4).startswith("shop  Shop  running")
 
 
 @pytest.mark.parametrize(("running", "programs"), [(0, 0), (1, 0), (1, 3)])

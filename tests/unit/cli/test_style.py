@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from codebutler.cli.output import definitions, fitting, painted, print_table
+from codebutler.cli.output import definitions, fit_widths, painted, print_table
 
 ROWS = [("shop", "C0SHOP000", "a long description that has many words in it and goes on for a while")]
 
@@ -63,9 +63,9 @@ def test_nothing_in_a_cell_drives_the_terminal(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_widest_columns_give_way_first() -> None:
-    assert fitting([4, 30, 60], 60) == [4, 26, 26]
-    assert fitting([4, 5], 60) == [4, 5]
-    assert fitting([40, 40], 10) == [8, 8]
+    assert fit_widths([4, 30, 60], 60) == [4, 26, 26]
+    assert fit_widths([4, 5], 60) == [4, 5]
+    assert fit_widths([40, 40], 10) == [8, 8]
 
 
 def test_a_name_that_is_too_long_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,10 +33,10 @@ def test_three_servers_that_are_well() -> None:
         ({"version": "2.9"}, "FAIL", "too old"),
         ({"max_payload_bytes": 2**20}, "FAIL", "max_payload is 1048576: set it to 8388608"),
         ({"is_synced": False}, "FAIL", "set `sync_interval: always`"),
-        ({"lacks": "JetStream is still recovering meta layer"}, "warn", "does not have all data yet"),
-        ({"ahead_s": -61.0}, "warn", "61 s behind this machine's: synchronise both with NTP"),
-        ({"ahead_s": 3.0}, "warn", "3 s ahead of"),
-        ({"ahead_s": 1.0}, "ok", ""),
+        ({"missing_data": "JetStream is still recovering meta layer"}, "warn", "does not have all data yet"),
+        ({"clock_ahead_s": -61.0}, "warn", "61 s behind this machine's: synchronise both with NTP"),
+        ({"clock_ahead_s": 3.0}, "warn", "3 s ahead of"),
+        ({"clock_ahead_s": 1.0}, "ok", ""),
     ],
 )
 def test_a_server_that_is_not(change: dict[str, object], level: str, what: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from codebutler.cli.logs import parsed
+from codebutler.cli.logs import parse_line
 from codebutler.cluster.membership import ClusterMembership
 from codebutler.config.load import check_layer
 from codebutler.config.merge import leaves
@@ -125,7 +125,7 @@ def _python(block: Block) -> None:
 
 
 def _log(block: Block) -> None:
-    assert [line for line in block.text.splitlines() if parsed(line)["tag"] is None] == []
+    assert [line for line in block.text.splitlines() if parse_line(line)["tag"] is None] == []
 
 
 def _picture(block: Block) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from codebutler.chat.slack.app import BOT_SCOPES, TokenFacts, ahead_of
 from codebutler.chat.slack.people import clock_finding, scopes_finding
-from codebutler.cli.doctor import report
+from codebutler.cli.doctor import report_lines
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection
 from codebutler.operations.doctor import disk_finding, groups
@@ -110,7 +110,7 @@ FINDINGS = (
 
 
 def test_what_needs_attention_is_shown_by_area_and_the_rest_in_a_line() -> None:
-    assert list(report(FINDINGS, every=False)) == [
+    assert list(report_lines(FINDINGS, every=False)) == [
         "Disk",
         "  warn  /h: scarce",
         "Slack",
@@ -118,14 +118,14 @@ def test_what_needs_attention_is_shown_by_area_and_the_rest_in_a_line() -> None:
         "ok    3 checks: home, slack (`--all` shows each)",
         "3 ok, 1 warning, 1 failed",
     ]
-    assert list(report(FINDINGS[:1], every=False)) == [
+    assert list(report_lines(FINDINGS[:1], every=False)) == [
         "ok    1 check: home (`--all` shows each)",
         "1 ok, 0 warnings, 0 failed",
     ]
 
 
 def test_all_of_it_is_shown_by_area() -> None:
-    assert list(report(FINDINGS, every=True)) == [
+    assert list(report_lines(FINDINGS, every=True)) == [
         "Home",
         "  ok    /h: private",
         "  ok    configuration: is valid",

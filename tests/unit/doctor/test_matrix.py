@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.doctor import matrix
+from codebutler.cli.doctor import agent_tables
 from codebutler.config.schema import CommandRule, Config
 from codebutler.protocol.capabilities import CAPABILITIES, AgentResult, Capability, Cell, CellState
 from codebutler_worker.agents.survey import SUPPORTED, dotted
@@ -30,7 +30,7 @@ def row(agent: str, **states: CellState) -> AgentResult:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_table_fits_and_says_everything(width: int) -> None:
     rows = [row(f"agent-number-{number}", image="no", mcp="not supported") for number in range(8)]
-    lines = list(matrix(rows, width))
+    lines = list(agent_tables(rows, width))
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     for each in rows:
