@@ -44,7 +44,10 @@ from codebutler.protocol.control import (
     SendRequest,
 )
 
-SUPERVISOR_STOPPED = "the supervisor has stopped: see `codebutler status`. Your messages are kept and answered when it runs again"
+SUPERVISOR_STOPPED = (
+    "the supervisor has stopped: see `codebutler status`. "
+    "Your messages are kept and answered when it runs again"
+)
 NEEDS_DECISION = "(waiting for your decision: answer in its thread in the chat, or in `codebutler chat`)"
 OUTCOME_TEXTS = {
     "stopped": "the run was stopped",
