@@ -205,14 +205,14 @@ class Watched:
         self.worker, self.thread = Worker(), Thread()
         speaker = Speaker(self.thread.accept, self.thread, lambda _: self.thread.down, clock)
         reviews = ChangeReviews(
-            named=self._served,
+            find_repo=self._served,
             workers=self.worker,
             speaker=speaker,
             redact=self.redactor.redact,
             addresses=self._addresses,
         )
         acts = Acts(
-            named=self._served,
+            find_repo=self._served,
             turns=lambda: self.known.turns,
             speaker=speaker,
             workers=self.known,
@@ -224,7 +224,7 @@ class Watched:
                 served for name in self.known.served_as() if (served := self._served(name)) is not None
             ],
             workers=self.worker,
-            named=lambda text: text.replace("U01", "Ana"),
+            name_people=lambda text: text.replace("U01", "Ana"),
             redact=self.redactor.redact,
             addresses=self._addresses,
         )
@@ -232,7 +232,7 @@ class Watched:
             names=lambda: [each["name"] for each in self.known.repos],
             days=lambda days: Period(TODAY - timedelta(days=days - 1), TODAY + timedelta(days=1), UTC),
             rows=self._rows,
-            called=lambda user: {"U0ANA": "Ana"}.get(user, user),
+            person_name=lambda user: {"U0ANA": "Ana"}.get(user, user),
             redact=self.redactor.redact,
             addresses=self._addresses,
         )

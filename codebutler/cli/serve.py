@@ -63,9 +63,9 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print its addresses as one JSON line.")] = False,
 ) -> None:
     """Try it without an account: an embedded workspace, a supervisor and a sample repository, until Ctrl-C."""
-    from codebutler.operations.demo import DemoOptions, remove_scratch, run_demo, scratch_place
+    from codebutler.operations.demo import DemoOptions, remove_scratch, run_demo, scratch_root
 
-    scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_place()))
+    scratch = Path(tempfile.mkdtemp(prefix="codebutler-", dir=scratch_root()))
     if path is not None and path.is_dir():
         notice(f"Copying {path}: the demo changes only the copy.")
     on_ready = partial(_announce, as_json=as_json, browser=browser)

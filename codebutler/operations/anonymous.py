@@ -16,16 +16,16 @@ from pathlib import Path
 
 from codebutler.text.redact import REDACTED
 
-FEWEST_LETTERS = 8
+MIN_LETTERS = 8
 """A sentence with fewer fixed letters is not used: it would match anything."""
-LONGEST_CHARS = 2_000
-DEEPEST = 4
+MAX_CHARS = 2_000
+MAX_DEPTH = 4
 SEPARATORS = ("; ", ": ", ", ")
-_HOLE = re.compile(r"%(?:\([a-z_]+\))?[-0-9.]*[sdrgfx]|\{[^{}]*\}")
+_PLACEHOLDER = re.compile(r"%(?:\([a-z_]+\))?[-0-9.]*[sdrgfx]|\{[^{}]*\}")
 _NUMBER = re.compile(r"[-+$]?\d{1,4}(?:\.\d{1,6})?(?: ?(?:s|ms|h|min|days?|GB|MB|KB|%))?")
 _VERSION = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,4}")
 _ERROR = re.compile(r"([A-Za-z]+)\(.*\)", re.DOTALL)
-_SPECIFIC = frozenset(("ok", "warn", "fail"))
+_FINDING_FUNCTIONS = frozenset(("ok", "warn", "fail"))
 """The functions that make findings: constants in their arguments are our own words."""
 
 
@@ -49,8 +49,8 @@ def read_source(packages: Iterable[Path], words: Iterable[str]) -> Phrasebook:
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 sentences.update(_sentences(node))
                 known.update(_words(node))
-    told = (each for each in sentences if sum(map(_letters, each)) >= FEWEST_LETTERS)
-    return Phrasebook(tuple(sorted(told, key=lambda each: (-sum(map(len, each)), each))), frozenset(known))
+    usable = (each for each in sentences if sum(map(_letters, each)) >= MIN_LETTERS)
+    return Phrasebook(tuple(sorted(usable, key=lambda each: (-sum(map(len, each)), each))), frozenset(known))
 
 
 def _sentences(node: ast.AST) -> Iterator[tuple[str, ...]]:
@@ -63,13 +63,15 @@ def _sentences(node: ast.AST) -> Iterator[tuple[str, ...]]:
                 parts.append("")
         yield tuple(parts)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-        yield tuple(_HOLE.split(node.value))
+        yield tuple(_PLACEHOLDER.split(node.value))
 
 
 def _words(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.ClassDef) and node.name.endswith("Error"):
         yield node.name
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SPECIFIC:
+    elif (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FINDING_FUNCTIONS
+    ):
         yield from (
             each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
         )
@@ -92,35 +94,37 @@ class Anonymizer:
 
     book: Phrasebook
     names: Mapping[str, str] = field(default_factory=dict)
-    _given: dict[str, str] = field(default_factory=dict)
+    _pseudonyms: dict[str, str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
     def pseudonym(self, text: str) -> str:
         """The pseudonym for a text: always the same one, and unrelated to its content."""
-        if (known := self.names.get(text) or self._given.get(text)) is not None:
+        if (known := self.names.get(text) or self._pseudonyms.get(text)) is not None:
             return known
         kind = _kind(text)
         self._counts[kind] = self._counts.get(kind, 0) + 1
-        self._given[text] = f"<{kind}-{self._counts[kind]}>"
-        return self._given[text]
+        self._pseudonyms[text] = f"<{kind}-{self._counts[kind]}>"
+        return self._pseudonyms[text]
 
-    def told(self, text: str, depth: int = 0) -> str:
+    def anonymize(self, text: str, depth: int = 0) -> str:
         """The text with everything replaced that is not ours."""
-        bare = text.strip()
-        if not bare or self._is_ours(bare):
+        stripped = text.strip()
+        if not stripped or self._is_ours(stripped):
             return text
-        if bare in self.names:
-            return self.names[bare]
-        if depth < DEEPEST and len(bare) <= LONGEST_CHARS:
-            if (found := _ERROR.fullmatch(bare)) and found[1] in self.book.words:
+        if stripped in self.names:
+            return self.names[stripped]
+        if depth < MAX_DEPTH and len(stripped) <= MAX_CHARS:
+            if (found := _ERROR.fullmatch(stripped)) and found[1] in self.book.words:
                 return f"{found[1]}(…)"
             for parts in self.book.sentences:
-                if (holes := _holes(bare, parts)) is not None:
-                    return "".join(_woven(parts, [self.told(hole, depth + 1) for hole in holes]))
+                if (holes := _holes(stripped, parts)) is not None:
+                    return "".join(_interleave(parts, [self.anonymize(hole, depth + 1) for hole in holes]))
             for separator in SEPARATORS:
-                if separator in bare and depth < DEEPEST - 1:
-                    return separator.join(self.told(each, depth + 1) for each in bare.split(separator))
-        return self.pseudonym(bare)
+                if separator in stripped and depth < MAX_DEPTH - 1:
+                    return separator.join(
+                        self.anonymize(each, depth + 1) for each in stripped.split(separator)
+                    )
+        return self.pseudonym(stripped)
 
     def _is_ours(self, text: str) -> bool:
         fixed = text in self.book.words or text == REDACTED
@@ -144,7 +148,7 @@ def _holes(text: str, parts: Sequence[str]) -> list[str] | None:
     return [*holes, text[at:end]]
 
 
-def _woven(parts: Sequence[str], holes: Sequence[str]) -> Iterator[str]:
+def _interleave(parts: Sequence[str], holes: Sequence[str]) -> Iterator[str]:
     yield parts[0]
     for hole, part in zip(holes, parts[1:], strict=True):
         yield hole

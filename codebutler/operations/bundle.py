@@ -39,15 +39,15 @@ from codebutler.platform.system import this_system
 from codebutler.protocol.capabilities import LiveResult, last_result
 from codebutler.protocol.messages import Finding
 
-OURS = ("codebutler", "codebutler_worker", "codebutler_migrations")
+PACKAGES = ("codebutler", "codebutler_worker", "codebutler_migrations")
 AGENTS = ("claude", "kimi", "native", "rehearsal")
 LOG_LINES = 400
 LOG_BYTES = 2**20
-SPEAKING = frozenset(("INF", "WRN", "ERR", "DBG"))
+OWN_TAGS = frozenset(("INF", "WRN", "ERR", "DBG"))
 """The tags of log lines about CodeButler itself; other lines hold text of people and agents."""
 PROGRAMS = ("git", "bwrap", "docker", "node")
 PLAIN = re.compile(r"[A-Za-z0-9._-]{1,30}")
-MOST_TABLES = 60
+MAX_TABLES = 60
 DEVELOPMENT = re.compile(r"extra == .dev")
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([A-Z]{3})  (?:\[([^\]]*)\] )?(.*)")
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
@@ -65,26 +65,26 @@ def collect(home: Home, env: Mapping[str, str], findings: Sequence[Finding]) -> 
     names = {each.entry.name: f"<repo-{number}>" for number, each in enumerate(repos, 1)}
     names |= {each.entry.path: f"<repo-{number}-path>" for number, each in enumerate(repos, 1)}
     packages = [
-        Path(next(iter(spec.submodule_search_locations or ()))) for spec in map(find_spec, OURS) if spec
+        Path(next(iter(spec.submodule_search_locations or ()))) for spec in map(find_spec, PACKAGES) if spec
     ]
-    secret = Anonymizer(
-        read_source(packages, (*AGENTS, *(each.area for each in findings), *_fields(Section))), names
+    anonymizer = Anonymizer(
+        read_source(packages, (*AGENTS, *(each.area for each in findings), *_setting_names(Section))), names
     )
     return {
         "versions.json": _json(versions(env)),
-        "doctor.json": _json([doctor_line(each, secret) for each in findings]),
-        "agents.json": _json(live_of(last_result(home), secret)),
-        "config.json": _json(configuration(home, env, table, secret)),
-        "counts.json": _json(counts(home, table, secret)),
-        "log.txt": log_lines(home.log_file, secret),
+        "doctor.json": _json([doctor_line(each, anonymizer) for each in findings]),
+        "agents.json": _json(live_results(last_result(home), anonymizer)),
+        "config.json": _json(configuration(home, env, table, anonymizer)),
+        "counts.json": _json(counts(home, table, anonymizer)),
+        "log.txt": log_lines(home.log_file, anonymizer),
     }
 
 
-def _fields(section: type[Section]) -> Iterator[str]:
+def _setting_names(section: type[Section]) -> Iterator[str]:
     """The keys that settings define, as opposed to keys that a person chose."""
     for each in section.__subclasses__():
         yield from (known.encode_name for known in msgspec.structs.fields(each))
-        yield from _fields(each)
+        yield from _setting_names(each)
 
 
 def versions(env: Mapping[str, str]) -> dict[str, Any]:
@@ -109,107 +109,113 @@ def versions(env: Mapping[str, str]) -> dict[str, Any]:
         "distribution": _plain(f"{system.get('ID', '')}-{system.get('VERSION_ID', '')}"),
         "sqlite": sqlite3.sqlite_version,
         "root": os.geteuid() == 0,
-        "programs": {name: _program(name, env) for name in PROGRAMS},
+        "programs": {name: _program_version(name, env) for name in PROGRAMS},
         "libraries": libraries,
     }
 
 
-def _program(name: str, env: Mapping[str, str]) -> str:
+def _program_version(name: str, env: Mapping[str, str]) -> str:
     path = env.get("PATH", os.defpath)
     # Not through a relative entry: the current directory may be a repository.
     program = look_up(name, path)
     if program is None:
         return ""
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             (program, "--version"), capture_output=True, timeout=5, check=False, env={"PATH": path}
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    found = _VERSION.search(said.stdout.decode(errors="replace")[:200])
+    found = _VERSION.search(completed.stdout.decode(errors="replace")[:200])
     return found[0] if found else "unknown"
 
 
-def doctor_line(finding: Finding, secret: Anonymizer) -> dict[str, str]:
+def doctor_line(finding: Finding, anonymizer: Anonymizer) -> dict[str, str]:
     """A finding; its area and level are ours."""
-    subject = secret.told(finding.subject)
     return {
         "level": finding.level,
         "area": finding.area,
-        "subject": subject,
-        "text": secret.told(finding.text),
+        "subject": anonymizer.anonymize(finding.subject),
+        "text": anonymizer.anonymize(finding.text),
     }
 
 
-def live_of(result: LiveResult | None, secret: Anonymizer) -> Any:
+def live_results(result: LiveResult | None, anonymizer: Anonymizer) -> Any:
     """What agents could do when `doctor --live` last tried."""
     if result is None:
         return None
-    told: dict[str, Any] = msgspec.to_builtins(result)
-    for row in told["agents"]:
-        row["repos"] = [secret.told(name) for name in row["repos"]]
-        row["agent"], row["version"] = secret.told(row["agent"]), secret.told(row["version"])
-        row["model"] = secret.told(row["model"])
+    results: dict[str, Any] = msgspec.to_builtins(result)
+    for row in results["agents"]:
+        row["repos"] = [anonymizer.anonymize(name) for name in row["repos"]]
+        row["agent"], row["version"] = (
+            anonymizer.anonymize(row["agent"]),
+            anonymizer.anonymize(row["version"]),
+        )
+        row["model"] = anonymizer.anonymize(row["model"])
         for cell in row["cells"]:
-            cell["text"], cell["fix"] = secret.told(cell["text"]), secret.told(cell["fix"])
-    return told
+            cell["text"], cell["fix"] = anonymizer.anonymize(cell["text"]), anonymizer.anonymize(cell["fix"])
+    return results
 
 
 def configuration(
-    home: Home, env: Mapping[str, str], table: RepoTable | None, secret: Anonymizer
+    home: Home, env: Mapping[str, str], table: RepoTable | None, anonymizer: Anonymizer
 ) -> dict[str, Any]:
     """The settings that differ from the defaults, global and for each repository."""
-    told: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     try:
-        told["global"] = _different(resolve_global(home, env).config, secret)
+        settings["global"] = _changed_settings(resolve_global(home, env).config, anonymizer)
     except CodeButlerError as error:
-        told["global"] = {"unreadable": secret.told(str(error))}
+        settings["global"] = {"unreadable": anonymizer.anonymize(str(error))}
     for served in () if table is None else table.served:
-        told[secret.told(served.entry.name)] = _different(served.settings(env).config, secret)
-    return told
+        settings[anonymizer.anonymize(served.entry.name)] = _changed_settings(
+            served.settings(env).config, anonymizer
+        )
+    return settings
 
 
-def _different(config: Config, secret: Anonymizer) -> dict[str, Any]:
-    usual = dict(leaves(msgspec.to_builtins(Config())))
+def _changed_settings(config: Config, anonymizer: Anonymizer) -> dict[str, Any]:
+    defaults = dict(leaves(msgspec.to_builtins(Config())))
     found = {}
     for path, value in leaves(msgspec.to_builtins(config)):
-        if path not in usual or usual[path] != value:
+        if path not in defaults or defaults[path] != value:
             # A key without a default is a name that a person chose.
             keys = [
-                key if at < 2 and _is_key(path[: at + 1], usual) else secret.told(key)
+                key if at < 2 and _is_key(path[: at + 1], defaults) else anonymizer.anonymize(key)
                 for at, key in enumerate(path)
             ]
-            found[".".join(keys)] = _value(".".join(path), value, secret)
+            found[".".join(keys)] = _value(".".join(path), value, anonymizer)
     return found
 
 
-def _is_key(path: tuple[str, ...], usual: Mapping[tuple[str, ...], Any]) -> bool:
-    return any(known[: len(path)] == path for known in usual) or len(path) == 1
+def _is_key(path: tuple[str, ...], defaults: Mapping[tuple[str, ...], Any]) -> bool:
+    return any(known[: len(path)] == path for known in defaults) or len(path) == 1
 
 
-def _value(key: str, value: Any, secret: Anonymizer) -> Any:
+def _value(key: str, value: Any, anonymizer: Anonymizer) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     if is_secret(key):
         return MASK if value else value
     if isinstance(value, dict):
-        return {secret.told(str(name)): _value(key, each, secret) for name, each in value.items()}
+        return {
+            anonymizer.anonymize(str(name)): _value(key, each, anonymizer) for name, each in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_value(key, each, secret) for each in value]
+        return [_value(key, each, anonymizer) for each in value]
     if isinstance(value, int | float):
-        return value if abs(value) < 10_000 else secret.pseudonym(str(value))
-    return secret.told(str(value))
+        return value if abs(value) < 10_000 else anonymizer.pseudonym(str(value))
+    return anonymizer.anonymize(str(value))
 
 
-def counts(home: Home, table: RepoTable | None, secret: Anonymizer) -> dict[str, Any]:
+def counts(home: Home, table: RepoTable | None, anonymizer: Anonymizer) -> dict[str, Any]:
     """How many rows each store has, by table."""
     stores = {"journal": home.journal}
     for served in () if table is None else table.served:
-        stores[secret.told(served.entry.name)] = RepoPaths(Path(served.entry.path)).store
-    return {name: _rows(path, secret) for name, path in stores.items()}
+        stores[anonymizer.anonymize(served.entry.name)] = RepoPaths(Path(served.entry.path)).store
+    return {name: _row_counts(path, anonymizer) for name, path in stores.items()}
 
 
-def _rows(path: Path, secret: Anonymizer) -> Any:
+def _row_counts(path: Path, anonymizer: Anonymizer) -> Any:
     try:
         # A link could lead anywhere: the repository's content may have put it there.
         if not stat.S_ISDIR(path.parent.lstat().st_mode) or not sqlitefile.exists(path):
@@ -220,9 +226,9 @@ def _rows(path: Path, secret: Anonymizer) -> Any:
                 "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
             ).fetchall()
             found: dict[str, int] = {}
-            for (name,) in known[:MOST_TABLES]:
+            for (name,) in known[:MAX_TABLES]:
                 quoted = '"' + str(name).replace('"', '""') + '"'
-                shown = str(name) if str(name) in secret.book.words else secret.pseudonym(str(name))
+                shown = str(name) if str(name) in anonymizer.book.words else anonymizer.pseudonym(str(name))
                 found[shown] = store.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]  # noqa: S608 - quoted
             return found
     except FileNotFoundError:
@@ -231,7 +237,7 @@ def _rows(path: Path, secret: Anonymizer) -> Any:
         return f"unreadable ({type(error).__name__})"
 
 
-def log_lines(path: Path, secret: Anonymizer) -> str:
+def log_lines(path: Path, anonymizer: Anonymizer) -> str:
     """The last log lines about CodeButler itself; for text of people and agents, only the number of lines."""
     try:
         with path.open("rb") as file:
@@ -239,19 +245,19 @@ def log_lines(path: Path, secret: Anonymizer) -> str:
             lines = file.read(LOG_BYTES).decode(errors="replace").splitlines()[-LOG_LINES:]
     except OSError as error:
         return f"unreadable ({type(error).__name__})\n"
-    told, left_out = [], Counter[str]()
+    shown, left_out = [], Counter[str]()
     for line in lines:
         found = _LINE.fullmatch(line)
-        if found is None or found[2] not in SPEAKING:
+        if found is None or found[2] not in OWN_TAGS:
             left_out[found[2] if found else "other"] += 1
             continue
-        repo = f"[{secret.told(found[3])}] " if found[3] else ""
-        told.append(f"{found[1]} {found[2]}  {repo}{secret.told(found[4])}")
-    told.append(f"(left out: {sum(left_out.values())} lines written by people and agents)")
-    return "\n".join(told) + "\n"
+        repo = f"[{anonymizer.anonymize(found[3])}] " if found[3] else ""
+        shown.append(f"{found[1]} {found[2]}  {repo}{anonymizer.anonymize(found[4])}")
+    shown.append(f"(left out: {sum(left_out.values())} lines written by people and agents)")
+    return "\n".join(shown) + "\n"
 
 
-def archive(files: Files) -> bytes:
+def zip_files(files: Files) -> bytes:
     """A zip of the files, the same for the same content."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -265,7 +271,7 @@ def write_archive(path: Path, files: Files) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(archive(files))
+            file.write(zip_files(files))
     except FileExistsError:
         raise CodeButlerError(f"{path} exists: choose another --output") from None
     except OSError as error:

@@ -34,13 +34,13 @@ TOUR = (
     Suggestion(shows="Follow a plan", text="review this repository"),
 )
 """What the product does, shown on the sample repository by the rehearsal agent."""
-ELSEWHERE = (
+OWN_REPO_TOUR = (
     Suggestion(shows="Create a file", text="create hello.txt with Hello!"),
     Suggestion(shows="Approve a command", text="delete hello.txt"),
     *TOUR[2:],
 )
 """The same on a copy of the person's own repository."""
-REAL = (
+MODEL_TOUR = (
     Suggestion(shows="Look around", text="What is this repository about?"),
     Suggestion(shows="Find a problem", text="Find one bug or weakness, and explain it."),
     Suggestion(shows="Make a change", text="Improve the README and show me the diff."),
@@ -49,7 +49,7 @@ REAL = (
 # *Commit* works on a machine where git knows nobody yet.
 NAME, ADDRESS = "CodeButler demo", "demo@localhost"
 TMP = "/tmp"  # noqa: S108 - mkdtemp makes a private directory in it
-PASSABLE = 0o711
+TRAVERSABLE_MODE = 0o711
 SAMPLE = {
     "README.md": "# Sample\n\nA small repository to try CodeButler on.\n\n- `greet.py` says hello.\n",
     "greet.py": 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n\n\nif __name__ == "__main__":\n'
@@ -80,59 +80,61 @@ class DemoOptions:
 
 
 async def run_demo(
-    asked: DemoOptions, scratch: Path, env: Mapping[str, str], started: Callable[[Demo], None]
+    options: DemoOptions, scratch: Path, env: Mapping[str, str], on_started: Callable[[Demo], None]
 ) -> None:
     """Runs until SIGTERM or SIGINT; everything except the person's own repository is in ``scratch``.
 
     Raises CodeButlerError with one line: no git, no repository, the port is taken, no sandbox for the agent.
     """
-    repo = await asyncio.to_thread(_repository, asked.path, scratch, sudo_user(env))
+    repo = await asyncio.to_thread(_repository, options.path, scratch, sudo_user(env))
     name = repo.name.lower()
     home = Home(scratch / "home").ensure()
     words = dict(completions())
     butler = AppCommand(
         command=SLASH, description="Ask CodeButler about its work", usage_hint=usage_hint(), words=words
     )
-    options = Options(
+    workspace_options = Options(
         channels=(_channel(name),),
-        port=asked.port,
+        port=options.port,
         guests=("stranger",),
         guest_bots=("otherbot",),
-        offers=Offers(suggestions=_suggestions(asked), commands=(butler,), words=words),
+        offers=Offers(suggestions=_suggestions(options), commands=(butler,), words=words),
     )
-    async with WorkspaceServer(options) as workspace:
+    async with WorkspaceServer(workspace_options) as workspace:
         own_env = _environment(env, home)
-        sandboxed = asked.agent != "rehearsal" or _bubblewrap_works(repo)
+        sandboxed = options.agent != "rehearsal" or _bubblewrap_works(repo)
         projects = _projects(scratch, repo)
-        _write_config(home, workspace, asked.agent, projects, sandboxed=sandboxed)
+        _write_config(home, workspace, options.agent, projects, sandboxed=sandboxed)
         channel = workspace.channel_id(_channel(name))
-        await _command(own_env, "add-repo", str(repo), "--channel", channel, "--agent", asked.agent)
-        registered = await _command(own_env, "repos", "--json")
+        await _run_codebutler(own_env, "add-repo", str(repo), "--channel", channel, "--agent", options.agent)
+        registered = await _run_codebutler(own_env, "repos", "--json")
         demo = Demo(
             url=workspace.url,
             api_url=workspace.api_url,
             home=str(home.root),
-            repo=_only_name(registered),
+            repo=msgspec.json.decode(registered)[0]["name"],
             path=str(repo),
             sandboxed=sandboxed,
         )
-        await _supervise(home, own_env, lambda link: started(msgspec.structs.replace(demo, dashboard=link)))
+        await _supervise(
+            home, own_env, lambda link: on_started(msgspec.structs.replace(demo, dashboard=link))
+        )
 
 
-def _suggestions(asked: DemoOptions) -> tuple[Suggestion, ...]:
-    if asked.agent != "rehearsal":
-        return REAL
-    return TOUR if asked.path is None else ELSEWHERE
+def _suggestions(options: DemoOptions) -> tuple[Suggestion, ...]:
+    if options.agent != "rehearsal":
+        return MODEL_TOUR
+    return TOUR if options.path is None else OWN_REPO_TOUR
 
 
-async def _supervise(home: Home, env: Mapping[str, str], started: Callable[[str], None]) -> None:
+async def _supervise(home: Home, env: Mapping[str, str], on_started: Callable[[str], None]) -> None:
     """Serve, and report once everything is up."""
     stopping = Stopping()
     serving = asyncio.create_task(supervise(home, env, stopping), name="supervise")
     ready = asyncio.create_task(stopping.ready.wait(), name="ready")
     await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
     if ready.done():
-        started(await _dashboard(home))
+        on_started(await _dashboard(home))
     ready.cancel()
     await serving
 
@@ -164,7 +166,7 @@ def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
             )
         person = person if (owner := Owner.at(path)).is_root else owner
     if os.geteuid() == 0:
-        _give_away(place, scratch, person)
+        _change_owner(place, scratch, person)
     return place
 
 
@@ -176,13 +178,13 @@ def _clone(git: str, path: Path, place: Path) -> subprocess.CompletedProcess[str
         return subprocess.run(words, capture_output=True, text=True)
     if why := unreachable_because(owner, path):
         raise CodeButlerError(why)
-    place.parent.chmod(PASSABLE)
+    place.parent.chmod(TRAVERSABLE_MODE)
     place.mkdir()
     os.chown(place, owner.uid, owner.gid)
-    return subprocess.run(words, capture_output=True, text=True, cwd="/", **_as(owner))
+    return subprocess.run(words, capture_output=True, text=True, cwd="/", **_run_as(owner))
 
 
-def _as(owner: Owner) -> dict[str, Any]:
+def _run_as(owner: Owner) -> dict[str, Any]:
     return {
         "user": owner.uid,
         "group": owner.gid,
@@ -195,21 +197,21 @@ def _sample(git: str, place: Path) -> Path:
     for name, text in SAMPLE.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
-    begin = (
+    commands = (
         ("-c", "init.defaultBranch=main", "init", "-q"),
         ("config", "user.name", NAME),
         ("config", "user.email", ADDRESS),
         ("add", "."),
         ("commit", "-q", "-m", "Start"),
     )
-    for arguments in begin:
+    for arguments in commands:
         subprocess.run([git, *arguments], cwd=place, check=True, capture_output=True)
     return place
 
 
-def _give_away(repo: Path, scratch: Path, person: Owner) -> None:
+def _change_owner(repo: Path, scratch: Path, person: Owner) -> None:
     """Give what root has made to an ordinary user."""
-    scratch.chmod(PASSABLE)
+    scratch.chmod(TRAVERSABLE_MODE)
     for path in (repo, *repo.rglob("*")):
         os.chown(path, person.uid, person.gid, follow_symlinks=False)
 
@@ -252,11 +254,11 @@ def _bubblewrap_works(repo: Path) -> bool:
     if bwrap is None:
         return False
     probe = [bwrap, "--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "/bin/sh", "-c", "true"]
-    who = _as(Owner.at(repo)) if os.geteuid() == 0 else {}
+    who = _run_as(Owner.at(repo)) if os.geteuid() == 0 else {}
     return subprocess.run(probe, capture_output=True, cwd="/", **who).returncode == 0
 
 
-async def _command(env: Mapping[str, str], *arguments: str) -> bytes:
+async def _run_codebutler(env: Mapping[str, str], *arguments: str) -> bytes:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -274,17 +276,12 @@ async def _command(env: Mapping[str, str], *arguments: str) -> bytes:
     return output
 
 
-def _only_name(registered: bytes) -> str:
-    rows = msgspec.json.decode(registered)
-    return str((rows["repos"] if isinstance(rows, dict) else rows)[0]["name"])
-
-
 def remove_scratch(scratch: Path) -> None:
     """Delete the temporary home and sample; the system's cleaner gets what cannot be deleted."""
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def scratch_place() -> str:
+def scratch_root() -> str:
     """The directory for temporary files; short, because a Unix socket's path must be, and under root one that
     the repository's owner can reach."""
     place = Path(os.environ.get("TMPDIR") or TMP)

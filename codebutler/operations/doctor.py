@@ -41,12 +41,12 @@ from codebutler.supervisor.forkserver import scrubbed
 from codebutler.supervisor.supervisor import SupervisorLock, is_held
 
 # The parts specific to a repository; the rest is the same for all with the same configuration.
-OWN = frozenset({"store"})
+PER_REPO_AREAS = frozenset({"store"})
 # Below the first there is hardly room for a day's work, below the second events will soon be refused.
 SCARCE_BYTES = 2**30
 FULL_BYTES = 100 * 2**20
 # The parts of the status that report problems.
-RUNNING = ("supervisor", "journal", *(each.key for each in SECTIONS))
+STATUS_PARTS = ("supervisor", "journal", *(each.key for each in SECTIONS))
 # The parent never imports the worker.
 CHECKUP = "codebutler_worker.checkup"
 # A live turn tells its name before it begins, and has a limit of its own.
@@ -72,11 +72,11 @@ async def examine(
     except ConfigError as error:
         yield CheckupLine(finding=fail("home", "configuration", str(error)))
         return
-    told = (
+    text = (
         "{} is valid" if home.config.exists() else "{} does not exist yet: all settings have their defaults"
     )
-    yield CheckupLine(finding=ok("home", "configuration", told.format(home.config)))
-    async for finding in _chats(config, table, clock):
+    yield CheckupLine(finding=ok("home", "configuration", text.format(home.config)))
+    async for finding in _check_chats(config, table, clock):
         yield CheckupLine(finding=finding)
     for finding in (*check_repos(home, table), *check_new_repos(config.new_repos, env, clock)):
         yield CheckupLine(finding=finding)
@@ -93,14 +93,14 @@ async def examine(
             )
         ]
     rows: list[AgentResult] = []
-    async for line in _workers(settings, home, env, live=live):
+    async for line in _check_workers(settings, home, env, live=live):
         rows += [line.row] if line.row is not None else []
         yield line
-    for finding in _kept(home, clock, rows):
+    for finding in _save_result(home, clock, rows):
         yield CheckupLine(finding=finding)
 
 
-def _kept(home: Home, clock: Clock, rows: Sequence[AgentResult]) -> Iterator[Finding]:
+def _save_result(home: Home, clock: Clock, rows: Sequence[AgentResult]) -> Iterator[Finding]:
     if not rows:
         return
     try:
@@ -109,23 +109,23 @@ def _kept(home: Home, clock: Clock, rows: Sequence[AgentResult]) -> Iterator[Fin
         yield warn("live", "result", f"not saved: {error}")
 
 
-async def _chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
+async def _check_chats(config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
     for name in served_chats(config):
         async for finding in platform(name).doctor(config, table, clock):
             yield finding
 
 
-async def _workers(
+async def _check_workers(
     settings: list[RepoSettings], home: Home, env: Mapping[str, str], *, live: bool
 ) -> AsyncIterator[CheckupLine]:
-    alike = groups(settings)
-    for group in alike:
+    grouped = group_alike(settings)
+    for group in grouped:
         async for line in check_worker(group, home, env, live=live):
-            shared = line.finding is not None and line.finding.area not in OWN and len(alike) > 1
-            yield CheckupLine(finding=_named(line.finding, group)) if line.finding and shared else line
+            shared = line.finding is not None and line.finding.area not in PER_REPO_AREAS and len(grouped) > 1
+            yield CheckupLine(finding=_with_names(line.finding, group)) if line.finding and shared else line
 
 
-def _named(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
+def _with_names(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
     names = ", ".join(each.name for each in group[:3]) + (", …" if len(group) > 3 else "")
     return msgspec.structs.replace(finding, subject=f"{finding.subject} [{names}]")
 
@@ -170,7 +170,7 @@ async def check_running(home: Home) -> AsyncIterator[Finding]:
     except CodeButlerError as error:
         yield warn("supervisor", "status", str(error))
         return
-    for part in RUNNING:
+    for part in STATUS_PARTS:
         if reply is not None and (trouble := reply.status.get(part, {}).get("trouble")):
             yield warn("supervisor", part, trouble)
 
@@ -210,12 +210,12 @@ def check_new_repos(section: NewReposSection, env: Mapping[str, str], clock: Clo
 
 def disk_finding(path: Path, free_bytes: int) -> Finding:
     """Is there room at ``path``?"""
-    told = f"{free_bytes / 2**30:.1f} GB free"
+    text = f"{free_bytes / 2**30:.1f} GB free"
     if free_bytes < FULL_BYTES:
-        return fail("disk", str(path), f"{told}: free some space; a full disk refuses messages")
+        return fail("disk", str(path), f"{text}: free some space; a full disk refuses messages")
     if free_bytes < SCARCE_BYTES:
-        return warn("disk", str(path), f"{told}: free some space")
-    return ok("disk", str(path), told)
+        return warn("disk", str(path), f"{text}: free some space")
+    return ok("disk", str(path), text)
 
 
 def _journal(home: Home) -> Finding:
@@ -225,8 +225,8 @@ def _journal(home: Home) -> Finding:
         return fail("store", "journal", str(error))
     if not revision:
         return ok("store", "journal", "none yet: created at the first start")
-    due = "" if revision == journal_file.HEAD else ", migrated at the next start"
-    return ok("store", "journal", f"revision {revision}{due}")
+    note = "" if revision == journal_file.HEAD else ", migrated at the next start"
+    return ok("store", "journal", f"revision {revision}{note}")
 
 
 def _supervisor(home: Home) -> Finding:
@@ -244,7 +244,7 @@ def _supervisor(home: Home) -> Finding:
     )
 
 
-def groups(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:
+def group_alike(settings: Sequence[RepoSettings]) -> list[tuple[RepoSettings, ...]]:
     """Groups repositories whose agents would find the same: only the first of each is checked for sandbox and
     agents."""
     found: dict[bytes, list[RepoSettings]] = {}
@@ -285,11 +285,11 @@ async def check_worker(
             last = (await errors).decode(errors="replace").strip().splitlines()[-1:]
             yield CheckupLine(finding=fail("worker", names, f"the check failed: {' '.join(last)[:300]}"))
     except TimeoutError:
-        told = f"the check has printed nothing for {SILENCE_S:g} s"
-        yield CheckupLine(finding=fail("worker", names, told))
+        text = f"the check has printed nothing for {SILENCE_S:g} s"
+        yield CheckupLine(finding=fail("worker", names, text))
     except msgspec.DecodeError as error:
-        told = f"the check printed something unexpected: {error}"
-        yield CheckupLine(finding=fail("worker", names, told))
+        text = f"the check printed something unexpected: {error}"
+        yield CheckupLine(finding=fail("worker", names, text))
     finally:
         errors.cancel()
         with contextlib.suppress(ProcessLookupError):

@@ -29,8 +29,8 @@ from codebutler.protocol.messages import Finding, fail, ok, warn
 # The parent's packages do not import the worker's.
 STORES = "codebutler_worker.store.opening"
 # pip knows the user's index, mirror and proxy.
-NEWEST = ("-I", "-m", "pip", "index", "versions", "codebutler")
-QUICKLY = ("--disable-pip-version-check", "--timeout", "5", "--retries", "0")
+PIP_INDEX_VERSIONS = ("-I", "-m", "pip", "index", "versions", "codebutler")
+PIP_OPTIONS = ("--disable-pip-version-check", "--timeout", "5", "--retries", "0")
 # For each file: its backup, and as much again while it is migrated.
 COPIES = 2
 MARGIN_BYTES = 100 * 2**20
@@ -64,16 +64,16 @@ class Upgrade(Struct, frozen=True, kw_only=True):
 
 async def examine(home: Home, env: Mapping[str, str], run: Run) -> Upgrade:
     """Look at everything; ``run`` asks pip."""
-    newest, told = await asyncio.to_thread(newest_release, run)
+    newest, release = await asyncio.to_thread(newest_release, run)
     status, trouble = await _status(home)
-    migrations, files = await asyncio.to_thread(_files, home)
+    migrations, files = await asyncio.to_thread(_check_files, home)
     turns = _turns(status)
     findings = [
-        told,
-        *_running(status, trouble, turns),
+        release,
+        *_check_running(status, trouble, turns),
         *files,
-        *_room(migrations),
-        *_configuration(home, env),
+        *_check_room(migrations),
+        *_check_configuration(home, env),
     ]
     running = status["supervisor"]["version"] if status else ""
     return Upgrade(
@@ -89,12 +89,12 @@ async def examine(home: Home, env: Mapping[str, str], run: Run) -> Upgrade:
 def newest_release(run: Run) -> tuple[str, Finding]:
     """The newest release in the package index of this machine, "" if unknown. Blocks."""
     try:
-        asked = run((sys.executable, *NEWEST, *QUICKLY))
+        result = run((sys.executable, *PIP_INDEX_VERSIONS, *PIP_OPTIONS))
     except CodeButlerError as error:
         return "", warn("version", "newest release", f"unknown: {error}")
-    found = re.match(r"codebutler \((\d[\w.]*)\)", asked.out)
-    if asked.code or found is None:
-        errors = [line.removeprefix("ERROR: ") for line in asked.err.splitlines() if "ERROR" in line]
+    found = re.match(r"codebutler \((\d[\w.]*)\)", result.out)
+    if result.code or found is None:
+        errors = [line.removeprefix("ERROR: ") for line in result.err.splitlines() if "ERROR" in line]
         why = (errors or ["pip is not in this environment, or its index cannot be reached"])[0]
         return "", warn("version", "newest release", f"unknown: {why[:200]}")
     newest = found[1]
@@ -119,7 +119,7 @@ def _turns(status: Mapping[str, Any] | None) -> dict[str, dict[str, int]]:
     return {name: states for name, states in rows.items() if any(states.values())}
 
 
-def _running(
+def _check_running(
     status: Mapping[str, Any] | None, trouble: str, turns: Mapping[str, Mapping[str, int]]
 ) -> Iterator[Finding]:
     if trouble:
@@ -129,11 +129,11 @@ def _running(
             yield ok("supervisor", "process", "not running")
         return
     supervisor = status["supervisor"]
-    told = f"pid {supervisor['pid']}, version {supervisor['version']}"
+    text = f"pid {supervisor['pid']}, version {supervisor['version']}"
     if supervisor["version"] == VERSION:
-        yield ok("supervisor", "process", told)
+        yield ok("supervisor", "process", text)
     else:
-        yield warn("supervisor", "process", f"{told}: `codebutler restart` starts {VERSION}")
+        yield warn("supervisor", "process", f"{text}: `codebutler restart` starts {VERSION}")
     live = {name: states["running"] + states["waiting"] for name, states in turns.items()}
     under_way = [f"{name} {number}" for name, number in live.items() if number]
     if under_way:
@@ -147,7 +147,7 @@ def _running(
         yield ok("supervisor", "running work", "none")
 
 
-def _files(home: Home) -> tuple[tuple[Migration, ...], list[Finding]]:
+def _check_files(home: Home) -> tuple[tuple[Migration, ...], list[Finding]]:
     """The files to migrate, and a finding about each file. Blocks."""
     migrations: list[Migration] = []
     findings: list[Finding] = []
@@ -155,8 +155,8 @@ def _files(home: Home) -> tuple[tuple[Migration, ...], list[Finding]]:
         entries: Sequence[RepoEntry] = Registry(home).load()
     except ConfigError as error:
         return (), [fail("store", "registry", str(error))]
-    named = [("journal", home.journal), *((each.name, RepoPaths(Path(each.path)).store) for each in entries)]
-    for name, path in named:
+    files = [("journal", home.journal), *((each.name, RepoPaths(Path(each.path)).store) for each in entries)]
+    for name, path in files:
         try:
             found = _migration(path, is_journal=path == home.journal)
         except CodeButlerError as error:
@@ -166,8 +166,8 @@ def _files(home: Home) -> tuple[tuple[Migration, ...], list[Finding]]:
             findings.append(ok("store", name, "up to date" if path.exists() else "none yet"))
         else:
             migrations.append(found)
-            told = f"{found.from_revision} to {found.to_revision}, migrated at the next start, after a backup"
-            findings.append(ok("store", name, told))
+            text = f"{found.from_revision} to {found.to_revision}, migrated at the next start, after a backup"
+            findings.append(ok("store", name, text))
     return tuple(migrations), findings
 
 
@@ -186,7 +186,7 @@ def _migration(path: Path, *, is_journal: bool) -> Migration | None:
     return Migration(file=str(path), from_revision=before, to_revision=after, size_bytes=size)
 
 
-def _room(migrations: Sequence[Migration]) -> Iterator[Finding]:
+def _check_room(migrations: Sequence[Migration]) -> Iterator[Finding]:
     """Is there room for the backups and the migrations, on each disk?"""
     by_disk: dict[int, list[Migration]] = {}
     for each in migrations:
@@ -195,15 +195,15 @@ def _room(migrations: Sequence[Migration]) -> Iterator[Finding]:
         place = Path(found[0].file).parent
         needed = COPIES * sum(each.size_bytes for each in found) + MARGIN_BYTES
         free = shutil.disk_usage(place).free
-        told = f"{free / 2**20:,.0f} MB free, the backups and migrations take up to {needed / 2**20:,.0f} MB"
+        text = f"{free / 2**20:,.0f} MB free, the backups and migrations take up to {needed / 2**20:,.0f} MB"
         yield (
-            ok("disk", str(place), told)
+            ok("disk", str(place), text)
             if free >= needed
-            else fail("disk", str(place), f"{told}: free some space")
+            else fail("disk", str(place), f"{text}: free some space")
         )
 
 
-def _configuration(home: Home, env: Mapping[str, str]) -> Iterator[Finding]:
+def _check_configuration(home: Home, env: Mapping[str, str]) -> Iterator[Finding]:
     """Configuration of an older version that this one does not accept."""
     if not home.root.is_dir():
         yield ok("configuration", str(home.root), "does not exist yet")

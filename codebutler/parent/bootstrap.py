@@ -180,7 +180,7 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
     clock, redact = parts.clock, parts.redactor.redact
     if parts.restored is not None or parts.given.serves_hosts:
         await begin_anew(notes)  # another gateway may have posted since
-    editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.seen_from)
+    editor = Editor(redact, parts.people.called, parts.direct.where, parts.dashboard.url_for)
     sender = await stack.enter_async_context(Sender(chat, clock, editor, notes, direct=parts.direct))
     sender.channels.changed.add(parts.signals.changed.tell)
     statuses = await stack.enter_async_context(StatusBoard(chat.capabilities.status_line, clock, redact))
@@ -281,14 +281,14 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
     reviews = ChangeReviews(
-        named=parts.repos.named,
+        find_repo=parts.repos.named,
         workers=outbound.supervisor,
         speaker=inbound.speaker,
         redact=parts.redactor.redact,
         addresses=outbound.chats.addresses,
     )
     acts = Acts(
-        named=parts.repos.named,
+        find_repo=parts.repos.named,
         turns=lambda: parts.turns.by_repo,
         speaker=inbound.speaker,
         workers=outbound.supervisor,
@@ -298,7 +298,7 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
     conversations = Conversations(
         served=lambda: parts.repos.table.served,
         workers=outbound.supervisor,
-        named=parts.people.named,
+        name_people=parts.people.named,
         redact=parts.redactor.redact,
         addresses=outbound.chats.addresses,
     )
@@ -316,7 +316,7 @@ def _ledger(parts: Parts, outbound: Outbound) -> LedgerPage:
         names=lambda: ledgers.names,
         days=ledgers.days,
         rows=ledgers.rows,
-        called=parts.people.called,
+        person_name=parts.people.called,
         redact=parts.redactor.redact,
         addresses=outbound.chats.addresses,
     )
@@ -324,5 +324,5 @@ def _ledger(parts: Parts, outbound: Outbound) -> LedgerPage:
 
 def _use(hooks: HookRunner, front: WebServer, watchers: Watchers, found: FoundJobs) -> None:
     hooks.use(found.hooks)
-    front.use(found.hooks)
+    front.enable_hooks(found.hooks)
     watchers.use(found.jobs.values())

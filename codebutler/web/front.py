@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
-CLOSED = "Metrics are off: set metrics.allow, then restart the supervisor"
-REFUSED = "Refused: metrics.allow does not include this address, or metrics.token is missing or wrong"
+METRICS_OFF = "Metrics are off: set metrics.allow, then restart the supervisor"
+METRICS_REFUSED = "Refused: metrics.allow does not include this address, or metrics.token is missing or wrong"
 
 
 class MetricsPage:
-    """The page for Prometheus. ``look`` reads the current state."""
+    """The page for Prometheus. ``read_facts`` reads the current state."""
 
-    def __init__(self, section: MetricsSection, look: Callable[[], Awaitable[MetricsFacts]]) -> None:
+    def __init__(self, section: MetricsSection, read_facts: Callable[[], Awaitable[MetricsFacts]]) -> None:
         self._section = section
-        self._look = look
+        self._read_facts = read_facts
 
     def admits(self, address: str, authorization: str) -> bool:
         """Whether a client may read it. Clients beyond this machine need a token."""
-        if not any(_within(address, network) for network in self._section.allow):
+        if not any(_is_within(address, network) for network in self._section.allow):
             return False
         token = self._section.token
         if not token:
@@ -68,18 +68,18 @@ class MetricsPage:
 
         async def scrape(request: Request) -> Response:
             if not self._section.allow:
-                return PlainTextResponse(f"{CLOSED}\n", 404)
+                return PlainTextResponse(f"{METRICS_OFF}\n", 404)
             headers, address = request.headers, request.client.host if request.client else ""
             named = admits(headers.get("host", ""), headers.get("origin"), bound_to)
             if not named or not self.admits(address, headers.get("authorization", "")):
-                return PlainTextResponse(f"{REFUSED}\n", 403)
-            body, kind = await asyncio.to_thread(exposition, await self._look())
+                return PlainTextResponse(f"{METRICS_REFUSED}\n", 403)
+            body, kind = await asyncio.to_thread(exposition, await self._read_facts())
             return Response(body, media_type=kind)
 
         return Route("/metrics", scrape)
 
 
-def _within(address: str, network: str) -> bool:
+def _is_within(address: str, network: str) -> bool:
     try:
         return ip_address(address) in ip_network(network, strict=False)
     except ValueError:
@@ -88,7 +88,7 @@ def _within(address: str, network: str) -> bool:
 
 PORTS = 20
 """How many ports after the configured one are tried."""
-OFF = "dashboard.enabled is false"
+DASHBOARD_OFF = "dashboard.enabled is false"
 
 log = logging.getLogger("codebutler.web")
 MAX_BODY_BYTES = 2**20
@@ -104,7 +104,7 @@ class DashboardAddress:
     def __init__(self) -> None:
         self.url = ""
 
-    def seen_from(self, workspace_url: str) -> str:
+    def url_for(self, workspace_url: str) -> str:
         """The address, if readers of the workspace at that address can open it. A workspace on loopback is read on
         this machine; other readers can reach only an address of its own."""
         host = urlsplit(self.url).hostname or ""
@@ -118,7 +118,7 @@ class WebServer:
 
     def __init__(
         self,
-        place: DashboardSection,
+        section: DashboardSection,
         hooks: Hooks,
         dashboard: Dashboard,
         address: DashboardAddress,
@@ -127,12 +127,12 @@ class WebServer:
     ) -> None:
         self._stopping = stopping or Stopping()
         self._address = address
-        self._place = place
+        self._section = section
         self._metrics = metrics
         self._hooks = hooks
         self._dashboard = dashboard
         self._has_hooks = False
-        self.trouble = "" if place.enabled else OFF
+        self.trouble = "" if section.enabled else DASHBOARD_OFF
         self.listening = asyncio.Event()
 
     @property
@@ -140,11 +140,11 @@ class WebServer:
         """Where it listens, "" if it does not."""
         return self._address.url
 
-    def use(self, hooks: Mapping[str, object]) -> None:
+    def enable_hooks(self, hooks: Mapping[str, object]) -> None:
         """Enable these hooks."""
         if hooks and not self._has_hooks:
             self._has_hooks = True
-            self._tell_hooks()
+            self._log_hooks()
 
     def link(self) -> str:
         """The dashboard's address for a browser; it works once. Raises CodeButlerError when nothing listens."""
@@ -156,28 +156,28 @@ class WebServer:
 
     async def run(self) -> None:
         """Until cancelled. If the port cannot be opened, that is logged: then there are no hooks and no dashboard."""
-        host, port = self._place.host, self._place.port
-        left = left_open(host, range(port, port + PORTS + 1))
-        if not self._place.enabled:
-            if left is not None:
-                left.close()
+        host, port = self._section.host, self._section.port
+        inherited = left_open(host, range(port, port + PORTS + 1))
+        if not self._section.enabled:
+            if inherited is not None:
+                inherited.close()
             return
         try:
-            listener = left or listen(host, port, or_next=PORTS)
+            listener = inherited or listen(host, port, or_next=PORTS)
         except CodeButlerError as error:
             self.trouble = str(error)
             log.error("the dashboard and hooks are unavailable: %s", error)  # noqa: TRY400 - one line says it all
             return
         with contextlib.closing(listener):
-            self._opened(listener)
+            self._on_listening(listener)
             try:
-                await _somebody_at(listener)
+                await _wait_for_connection(listener)
                 await self._serve(listener)
             finally:
                 if self._stopping.restarts:
                     leave_open(listener)
 
-    def _opened(self, listener: socket.socket) -> None:
+    def _on_listening(self, listener: socket.socket) -> None:
         host, port = listener.getsockname()[:2]
         self._address.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         log.info("Dashboard: %s (`codebutler dashboard` opens it)", self.url)
@@ -185,15 +185,15 @@ class WebServer:
             log.warning(
                 "dashboard.host is %s: anybody on the network between you and it can read the dashboard and act "
                 "as you; 127.0.0.1 and a tunnel keep it private",
-                self._place.host,
+                self._section.host,
             )
         if self._has_hooks:
-            self._tell_hooks()
+            self._log_hooks()
         self.listening.set()
 
     async def _serve(self, listener: socket.socket) -> None:
         try:
-            async with await asyncio.to_thread(self._loaded, listener.dup()):
+            async with await asyncio.to_thread(self._load_app, listener.dup()):
                 try:
                     await asyncio.Event().wait()
                 finally:
@@ -201,32 +201,32 @@ class WebServer:
         finally:
             self._address.url = ""
 
-    def _loaded(self, listener: socket.socket) -> AbstractAsyncContextManager[None]:
+    def _load_app(self, listener: socket.socket) -> AbstractAsyncContextManager[None]:
         """In a thread: the event loop must not wait for the disk."""
         from starlette.applications import Starlette
         from starlette.routing import Mount
 
         from codebutler.platform.http_server import BoundedProtocol, serving
 
-        hooks, page = self._hooks.app(), self._dashboard.app(self._place.host)
-        metrics = [self._metrics.route(self._place.host)] if self._metrics else []
+        hooks, page = self._hooks.app(), self._dashboard.app(self._section.host)
+        metrics = [self._metrics.route(self._section.host)] if self._metrics else []
         app = Starlette(routes=[Mount("/hooks", hooks), *metrics, Mount("/", page)])
         return serving(app, listener, BoundedProtocol)
 
-    def _tell_hooks(self) -> None:
-        if not self._place.enabled:
-            log.warning("hooks are unavailable: %s", OFF)
+    def _log_hooks(self) -> None:
+        if not self._section.enabled:
+            log.warning("hooks are unavailable: %s", DASHBOARD_OFF)
         elif self.url:
             log.info("hooks can be called at %shooks/", self.url)
 
 
-async def _somebody_at(listener: socket.socket) -> None:
+async def _wait_for_connection(listener: socket.socket) -> None:
     """Wait until somebody connects; the connection is not accepted yet."""
     loop = asyncio.get_running_loop()
-    came = asyncio.Event()
-    loop.add_reader(listener, came.set)
+    connected = asyncio.Event()
+    loop.add_reader(listener, connected.set)
     try:
-        await came.wait()
+        await connected.wait()
     finally:
         loop.remove_reader(listener)
 
@@ -245,12 +245,12 @@ class Hooks:
         hook = self._runner.hooks.get(name)
         if hook is None or not hook.admits(body, headers):
             return 401, "no such hook, or the wrong secret"
-        most = PULLS_PER_MINUTE if hook.pulls else PER_MINUTE
-        if not self._may(name, most):
-            return 429, f"more than {most} calls in a minute"
+        limit = PULLS_PER_MINUTE if hook.pulls else PER_MINUTE
+        if not self._is_within_rate(name, limit):
+            return 429, f"more than {limit} calls in a minute"
         key = hook.key(headers)
         try:
-            outcome = await self._runner.called(hook, _decoded(body), key or uuid4().hex)
+            outcome = await self._runner.called(hook, _decode_body(body), key or uuid4().hex)
         except (ChatError, StoreError) as error:
             log.warning("could not run the hook %s: %s", name, error)
             return 503, "the hook could not be run now: try again"
@@ -264,11 +264,11 @@ class Hooks:
                 return 403, "authorization.rules of this repository do not allow it"
         return 202, "accepted"
 
-    def _may(self, name: str, most: int) -> bool:
+    def _is_within_rate(self, name: str, limit: int) -> bool:
         now_s = self._clock.monotonic()
         recent = [at_s for at_s in self._calls.get(name, []) if now_s - at_s < 60]
-        self._calls[name] = recent if len(recent) >= most else [*recent, now_s]
-        return len(recent) < most
+        self._calls[name] = recent if len(recent) >= limit else [*recent, now_s]
+        return len(recent) < limit
 
     def app(self) -> ASGIApp:
         """The application that is mounted at ``/hooks``."""
@@ -289,7 +289,7 @@ class Hooks:
         return Starlette(routes=[Route("/{name}", post, methods=["POST"])])
 
 
-def _decoded(body: bytes) -> object:
+def _decode_body(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -25,10 +25,10 @@ from codebutler.observe.chain import AuditAct
 from codebutler.protocol.control import Press
 from codebutler.schedule.commands import DISABLED, ScheduleCommands
 from codebutler.supervisor.workers import Workers
-from codebutler.web.dashboard.runs import choices_of, cut, one_line
+from codebutler.web.dashboard.changes import UNKNOWN_REPO
+from codebutler.web.dashboard.runs import choices_of, excerpt, one_line
 
-UNKNOWN = "no repository with that name is served"
-DECIDED = "this is no longer open: somebody has already decided, or the run has ended"
+ALREADY_DECIDED = "this is no longer open: somebody has already decided, or the run has ended"
 WORDS_CHARS = 4000
 Name = Annotated[str, Meta(max_length=200)]
 Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
@@ -76,35 +76,35 @@ Act = Decide | AnswerQuestion | WorkerAct | JobAct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """Acts of the operator. ``named`` finds a repository by its name, ``turns`` are the newest runs by repository,
+    """Acts of the operator. ``find_repo`` finds a repository by its name, ``turns`` are the newest runs by repository,
     ``audit`` writes a line (raises OSError)."""
 
-    named: Callable[[str], Served | None]
+    find_repo: Callable[[str], Served | None]
     turns: Callable[[], Mapping[str, tuple[TurnNote, ...]]]
     speaker: Speaker
     workers: Workers
     schedule: ScheduleCommands
     audit: Callable[[AuditAct], None]
 
-    async def do(self, act: Act) -> str:
+    async def perform(self, act: Act) -> str:
         """Do it; returns a line about it. Raises CodeButlerError with one line that says why not."""
-        if (served := self.named(act.repo)) is None:
-            raise CodeButlerError(UNKNOWN)
+        if (served := self.find_repo(act.repo)) is None:
+            raise CodeButlerError(UNKNOWN_REPO)
         match act:
             case Decide():
                 return await self._decide(served, act)
             case AnswerQuestion():
                 return await self._answer(served, act)
             case WorkerAct():
-                return self._tend(served, act)
+                return self._manage_worker(served, act)
             case JobAct():
-                return await self._manage(served, act)
+                return await self._manage_job(served, act)
 
     async def _decide(self, served: Served, act: Decide) -> str:
         turn = self._turn(act.repo, act.run)
         pressed = (act.card, act.action, act.value)
         if not any(pressed == (each.card, each.action, each.value) for each in choices_of(turn)):
-            raise CodeButlerError(DECIDED)
+            raise CodeButlerError(ALREADY_DECIDED)
         # A form's words come with a press of the refusing button, as in a chat.
         button = DENY_ACTION if act.action == REASON_ACTION else act.action
         press = Press(ref=MessageRef(act.card), action_id=button, value=act.value, picked=act.picked)
@@ -115,23 +115,23 @@ class Acts:
     async def _answer(self, served: Served, act: AnswerQuestion) -> str:
         turn, speaker = self._turn(act.repo, act.run), self.speaker
         if turn.state != "waiting" or not any(asked.is_question for asked in turn.asked):
-            raise CodeButlerError(DECIDED)
+            raise CodeButlerError(ALREADY_DECIDED)
         thread, seen = turn.thread or None, max(asked.card for asked in turn.asked)
         ref = await speaker.post(served, act.words, thread)
         await speaker.said(served, ref, act.words, thread, seen)
         speaker.check_up(served)
         return "Sent. The thread shows your answer."
 
-    def _tend(self, served: Served, act: WorkerAct) -> str:
-        self._admit(served, f"dashboard {act.how} worker", served.entry.name)
+    def _manage_worker(self, served: Served, act: WorkerAct) -> str:
+        self._check_and_audit(served, f"dashboard {act.how} worker", served.entry.name)
         if act.how == "restart":
             self.workers.restart(act.repo)
             return f"Restarting the worker of {act.repo}."
         self.workers.wake(act.repo)
         return f"Starting the worker of {act.repo}."
 
-    async def _manage(self, served: Served, act: JobAct) -> str:
-        self._admit(served, f"dashboard {act.how} job", act.name)
+    async def _manage_job(self, served: Served, act: JobAct) -> str:
+        self._check_and_audit(served, f"dashboard {act.how} job", act.name)
         if act.how == "cancel":
             return await self.schedule.cancel_timer(act.name, act.repo)
         return await self.schedule.manage(act.how, f"{act.repo}/{act.name}")
@@ -139,17 +139,17 @@ class Acts:
     def _turn(self, repo: str, run: str) -> TurnNote:
         found = (turn for turn in self.turns().get(repo, ()) if turn.id == run)
         if (turn := next(found, None)) is None:
-            raise CodeButlerError(DECIDED)
+            raise CodeButlerError(ALREADY_DECIDED)
         return turn
 
-    def _admit(self, served: Served, kind: str, text: str) -> None:
+    def _check_and_audit(self, served: Served, kind: str, text: str) -> None:
         """For acts that reach no worker: check the operator's permission, and write the audit log's line first."""
         where = Where(served.config, served.channel_id, ANY_AGENT)
         decision = may(Person(OPERATOR, is_owner=True), "command", where)
-        said = "allowed" if decision.allowed else f"refused: {decision.reason}"
+        outcome = "allowed" if decision.allowed else f"refused: {decision.reason}"
         try:
             self.audit(
-                AuditAct(kind=kind, user=OPERATOR, channel=served.channel_id, text=text, decision=said)
+                AuditAct(kind=kind, user=OPERATOR, channel=served.channel_id, text=text, decision=outcome)
             )
         except OSError as error:
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
@@ -158,7 +158,7 @@ class Acts:
 
 
 MAX_JOBS = 50
-JobDeed = Literal["run", "pause", "resume", "cancel"]
+JobAction = Literal["run", "pause", "resume", "cancel"]
 
 
 class JobView(Struct, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     last: str | None
     last_ok: bool | None
     state: str
-    can: tuple[JobDeed, ...]
+    can: tuple[JobAction, ...]
 
 
 def job_views(jobs: Sequence[Mapping[str, Any]], timers: Sequence[Mapping[str, Any]]) -> tuple[JobView, ...]:
@@ -194,11 +194,11 @@ def _job(row: Mapping[str, Any]) -> JobView:
         last=row["last"],
         last_ok=row["last_ok"] if row["last"] else None,
         state="running" if row["running"] else paused,
-        can=_deeds(row),
+        can=_job_actions(row),
     )
 
 
-def _deeds(row: Mapping[str, Any]) -> tuple[JobDeed, ...]:
+def _job_actions(row: Mapping[str, Any]) -> tuple[JobAction, ...]:
     """A job that its file disables can only be run."""
     if row["paused"] == DISABLED:
         return ("run",)
@@ -210,7 +210,7 @@ def _timer(row: Mapping[str, Any]) -> JobView:
         key=f"timer/{row['repo']}/{row['id']}",
         repo=row["repo"],
         name=row["id"],
-        title=cut(row["text"]) or "…",
+        title=excerpt(row["text"]) or "…",
         when="timer",
         next=row["at"],
         last=None,

@@ -27,15 +27,15 @@ QUOTE_LINES = 6
 QUOTE_CHARS = 160
 MESSAGE_CHARS = 12_000
 TOO_LONG = f"the comments are longer than {MESSAGE_CHARS} characters together: send some of them first"
-EMPTY = "there are no comments to send"
+NO_COMMENTS = "there are no comments to send"
 FIRST_LINE = "Comments on your changes:"
 """Neither a command nor an agent's prefix: what follows is always text for the thread's agent."""
 
-_TURNS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that reorder displayed text: they could make code look like other code."""
 
 Shown = Literal["lines", "binary", "long", "empty"]
-UNKNOWN = "no repository with that name is served"
+UNKNOWN_REPO = "no repository with that name is served"
 
 
 class DiffLineView(Struct, frozen=True, array_like=True):
@@ -100,40 +100,42 @@ class Comments(Struct, frozen=True, kw_only=True):
     comments: Annotated[tuple[LineComment, ...], Meta(max_length=200)]
 
 
-def view_of(repo: str, told: RunChanges, url: str, redact: Callable[[str], str]) -> ChangesView:
+def changes_view(repo: str, answer: RunChanges, url: str, redact: Callable[[str], str]) -> ChangesView:
     """The page for a worker's answer about a run whose thread is at ``url``."""
-    parts = iter(list(_parts(redacted_diff(told.body.decode("utf-8", "replace"), redact).split("\n"))))
-    budget = _Budget()
+    parts = iter(
+        list(_split_files(redacted_diff(answer.body.decode("utf-8", "replace"), redact).split("\n")))
+    )
+    budget = _LineBudget()
     return ChangesView(
         repo=repo,
-        task=redact(told.task),
-        agent=told.agent,
-        at=told.at,
-        thread=told.thread,
+        task=redact(answer.task),
+        agent=answer.agent,
+        at=answer.at,
+        thread=answer.thread,
         url=url,
-        files=tuple(_file(file, parts, budget, redact) for file in told.files),
-        more=told.more,
-        commits=tuple(map(redact, told.commits)),
-        is_cut=told.is_cut or budget.is_spent,
+        files=tuple(_file(file, parts, budget, redact) for file in answer.files),
+        more=answer.more,
+        commits=tuple(map(redact, answer.commits)),
+        is_cut=answer.is_cut or budget.is_spent,
     )
 
 
-class _Budget:
+class _LineBudget:
     """The number of lines that still fit on the page."""
 
     def __init__(self) -> None:
-        self._left = MAX_LINES
+        self._remaining = MAX_LINES
         self.is_spent = False
 
     def take(self) -> bool:
         """Whether another line fits."""
-        self._left -= 1
-        self.is_spent = self.is_spent or self._left < 0
-        return self._left >= 0
+        self._remaining -= 1
+        self.is_spent = self.is_spent or self._remaining < 0
+        return self._remaining >= 0
 
 
 def _file(
-    file: ChangedFile, parts: Iterator[list[str]], budget: _Budget, redact: Callable[[str], str]
+    file: ChangedFile, parts: Iterator[list[str]], budget: _LineBudget, redact: Callable[[str], str]
 ) -> FileView:
     """git prints the files in the order in which the worker lists them."""
     shown: Shown = "binary" if file.added is None else "long"
@@ -151,7 +153,7 @@ def _file(
     )
 
 
-def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
+def _split_files(lines: Sequence[str]) -> Iterator[list[str]]:
     """The lines of each file. A file's lines all start with a sign, so none can look like the start of a file."""
     part: list[str] | None = None
     for line in lines:
@@ -165,7 +167,7 @@ def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _hunks(lines: Sequence[str], budget: _Budget) -> Iterator[HunkView]:
+def _hunks(lines: Sequence[str], budget: _LineBudget) -> Iterator[HunkView]:
     title, shown = "", list[DiffLineView]()
     old = new = 0
     is_within = False
@@ -173,23 +175,23 @@ def _hunks(lines: Sequence[str], budget: _Budget) -> Iterator[HunkView]:
         if line.startswith("@@ "):
             if shown:
                 yield HunkView(title=title, lines=tuple(shown))
-            old, new, title = _head(line)
+            old, new, title = _hunk_header(line)
             is_within, shown = True, []
         elif is_within and line[:1] in ("+", "-", " ") and budget.take():
             sign = line[:1]
             shown.append(
-                DiffLineView(sign, old if sign != "+" else 0, new if sign != "-" else 0, _plain(line[1:]))
+                DiffLineView(sign, old if sign != "+" else 0, new if sign != "-" else 0, _visible(line[1:]))
             )
             old, new = old + (sign != "+"), new + (sign != "-")
     if shown:
         yield HunkView(title=title, lines=tuple(shown))
 
 
-def _head(line: str) -> tuple[int, int, str]:
+def _hunk_header(line: str) -> tuple[int, int, str]:
     """The old and new start of a hunk, and its title, from ``@@ -1,2 +3,4 @@ title``."""
     ranges, _, title = line[3:].partition(" @@")
     old, _, new = ranges.partition(" ")
-    return _start(old), _start(new), _clip(_plain(title.strip()), QUOTE_CHARS)
+    return _start(old), _start(new), _clip(_visible(title.strip()), QUOTE_CHARS)
 
 
 def _start(text: str) -> int:
@@ -197,46 +199,46 @@ def _start(text: str) -> int:
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else 0
 
 
-def _plain(text: str) -> str:
+def _visible(text: str) -> str:
     """A line with its deceptive characters made visible."""
-    return _TURNS.sub(lambda found: f"⟦U+{ord(found[0]):04X}⟧", _clip(text, LINE_CHARS))
+    return _BIDI_CONTROLS.sub(lambda found: f"⟦U+{ord(found[0]):04X}⟧", _clip(text, LINE_CHARS))
 
 
 def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def message_of(comments: Sequence[LineComment]) -> str:
+def review_message(comments: Sequence[LineComment]) -> str:
     """All comments as one message: place, lines, text. Raises CodeButlerError if it is too long or empty."""
-    said = [each for each in comments if each.text.strip()]
-    if not said:
-        raise CodeButlerError(EMPTY)
-    message = "\n\n".join([FIRST_LINE, *map(_one, said)])
+    written = [each for each in comments if each.text.strip()]
+    if not written:
+        raise CodeButlerError(NO_COMMENTS)
+    message = "\n\n".join([FIRST_LINE, *map(_comment_text, written)])
     if len(message) > MESSAGE_CHARS:
         raise CodeButlerError(TOO_LONG)
     return message
 
 
-def _one(comment: LineComment) -> str:
+def _comment_text(comment: LineComment) -> str:
     lines = str(comment.first) if comment.first == comment.last else f"{comment.first}-{comment.last}"
-    place = f"{_flat(comment.path)}:{lines}" if comment.first else _flat(comment.path)
+    place = f"{_one_line(comment.path)}:{lines}" if comment.first else _one_line(comment.path)
     where = f"{place} (before the change)" if comment.side == "old" else place
-    quote = [f"> {_clip(_flat(line), QUOTE_CHARS)}" for line in comment.quote[:QUOTE_LINES]]
+    quote = [f"> {_clip(_one_line(line), QUOTE_CHARS)}" for line in comment.quote[:QUOTE_LINES]]
     quote += ["> …"] if len(comment.quote) > QUOTE_LINES else []
     return "\n".join([where, *quote, comment.text.strip()])
 
 
-def _flat(text: str) -> str:
+def _one_line(text: str) -> str:
     """On one line, whatever it contains."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeReviews:
-    """Every page is fetched anew: nothing is stored. ``named`` finds a repository by name; ``workers`` answer questions
-    about a run; ``redact`` removes secrets; ``addresses`` finds where people see messages."""
+    """Every page is fetched anew: nothing is stored. ``find_repo`` finds a repository by name; ``workers`` answer
+    questions about a run; ``redact`` removes secrets; ``addresses`` finds where people see messages."""
 
-    named: Callable[[str], Served | None]
+    find_repo: Callable[[str], Served | None]
     workers: Workers
     speaker: Speaker
     redact: Callable[[str], str]
@@ -245,23 +247,23 @@ class ChangeReviews:
     async def view(self, repo: str, run: str) -> ChangesView:
         """What the run changed. Raises CodeButlerError with one line that says why that is unknown."""
         served = self._served(repo)
-        told = await self.workers.ask(repo, AskDiff(request_id=uuid4().hex, turn=run), RunChanges)
-        if told.problem:
-            raise CodeButlerError(self.redact(told.problem))
-        url = (await self.addresses())(served.channel_id, told.thread) if told.thread else ""
+        answer = await self.workers.ask(repo, AskDiff(request_id=uuid4().hex, turn=run), RunChanges)
+        if answer.problem:
+            raise CodeButlerError(self.redact(answer.problem))
+        url = (await self.addresses())(served.channel_id, answer.thread) if answer.thread else ""
         # Searching a long diff for secrets takes a while.
-        return await asyncio.to_thread(view_of, repo, told, url, self.redact)
+        return await asyncio.to_thread(changes_view, repo, answer, url, self.redact)
 
-    async def send(self, given: Comments) -> None:
+    async def send(self, review: Comments) -> None:
         """Post the comments in the run's thread. Raises CodeButlerError with one line that says why it failed."""
-        served, speaker = self._served(given.repo), self.speaker
-        thread = MessageRef(given.thread) or None
-        text = message_of(given.comments)
+        served, speaker = self._served(review.repo), self.speaker
+        thread = MessageRef(review.thread) or None
+        text = review_message(review.comments)
         ref = await speaker.post(served, text, thread)
         await speaker.said(served, ref, text, thread)
         speaker.check_up(served)
 
     def _served(self, name: str) -> Served:
-        if (served := self.named(name)) is None:
-            raise CodeButlerError(UNKNOWN)
+        if (served := self.find_repo(name)) is None:
+            raise CodeButlerError(UNKNOWN_REPO)
         return served

@@ -25,8 +25,8 @@ from codebutler.protocol.conversations import (
 from codebutler.supervisor.workers import Workers
 from codebutler.text.amounts import amount
 from codebutler.text.markup import Addresses
-from codebutler.web.dashboard.changes import UNKNOWN
-from codebutler.web.dashboard.runs import AskedView, Piece, asked_view, cut, page_path, pieces
+from codebutler.web.dashboard.changes import UNKNOWN_REPO
+from codebutler.web.dashboard.runs import AskedView, Piece, asked_view, excerpt, page_path, pieces
 
 AT_ONCE = 4
 """How many workers are searched at once: each may have to be woken."""
@@ -38,7 +38,7 @@ NO_WORDS = "enter words to search for"
 _FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
-class SaidView(Struct, frozen=True, kw_only=True):
+class MessageView(Struct, frozen=True, kw_only=True):
     """A person's message."""
 
     who: str
@@ -54,7 +54,7 @@ class RunView(Struct, frozen=True, kw_only=True):
     agent: str
     at: str
     cost: str
-    said: tuple[SaidView, ...]
+    said: tuple[MessageView, ...]
     decided: tuple[str, ...]
     answer: tuple[Piece, ...]
     is_cut: bool
@@ -94,50 +94,50 @@ class FoundView(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
-    """Asks the workers. ``served`` are all repositories; ``named`` replaces people's IDs in a text by their names;
-    ``search_s``: how long a search waits for all workers together."""
+    """Asks the workers. ``served`` are all repositories; ``name_people`` replaces people's IDs in a text by their
+    names; ``search_s``: how long a search waits for all workers together."""
 
     served: Callable[[], Sequence[Served]]
     workers: Workers
-    named: Callable[[str], str]
+    name_people: Callable[[str], str]
     redact: Callable[[str], str]
     addresses: Callable[[], Awaitable[Addresses]]
     search_s: float = SEARCH_S
 
     async def thread(self, repo: str, run: str) -> ThreadView:
         """The conversation of that run. Raises CodeButlerError with one line that says why there is none."""
-        (served,) = self._chosen(repo) if repo else ()
-        told = await self.workers.ask(repo, AskThread(request_id=uuid4().hex, turn=run), ThreadTold)
-        if told.problem:
-            raise CodeButlerError(told.problem)
-        url = (await self.addresses())(served.channel_id, told.thread) if told.thread else ""
+        (served,) = self._select(repo) if repo else ()
+        answer = await self.workers.ask(repo, AskThread(request_id=uuid4().hex, turn=run), ThreadTold)
+        if answer.problem:
+            raise CodeButlerError(answer.problem)
+        url = (await self.addresses())(served.channel_id, answer.thread) if answer.thread else ""
         # Searching a long thread for secrets takes a while.
-        return await asyncio.to_thread(self._thread, repo, told, url)
+        return await asyncio.to_thread(self._thread, repo, answer, url)
 
     async def find(self, words: str, repo: str = "") -> FoundView:
         """The conversations that have all these words, in one repository or in all. Wakes the workers that sleep.
         Raises CodeButlerError."""
         if not words.strip():
             raise CodeButlerError(NO_WORDS)
-        chosen, slots = self._chosen(repo), asyncio.Semaphore(AT_ONCE)
+        chosen, slots = self._select(repo), asyncio.Semaphore(AT_ONCE)
 
-        async def of(served: Served) -> FoundTold:
+        async def search(served: Served) -> FoundTold:
             async with slots:
                 question = AskFound(request_id=uuid4().hex, words=words)
                 return await self.workers.ask(served.entry.name, question, FoundTold)
 
-        asking = [asyncio.create_task(of(served)) for served in chosen]
+        asking = [asyncio.create_task(search(served)) for served in chosen]
         try:
             if asking:
                 await asyncio.wait(asking, timeout=self.search_s)
         finally:
             for task in asking:
                 task.cancel()
-            told = await asyncio.gather(*asking, return_exceptions=True)
+            answers = await asyncio.gather(*asking, return_exceptions=True)
         address = await self.addresses()
         hits: list[list[HitView]] = []
         missed: list[str] = []
-        for served, answer in zip(chosen, told, strict=True):
+        for served, answer in zip(chosen, answers, strict=True):
             match answer:
                 case FoundTold(problem="", runs=runs):
                     hits.append([self._hit(served, run, address) for run in runs])
@@ -147,19 +147,19 @@ class Conversations:
                     missed.append(f"{served.entry.name}: {TOO_SLOW}")
                 case BaseException():
                     raise answer
-        return FoundView(hits=tuple(_in_turn(hits))[:MAX_HITS], missed=tuple(missed))
+        return FoundView(hits=tuple(_interleaved(hits))[:MAX_HITS], missed=tuple(missed))
 
-    def _chosen(self, repo: str) -> Sequence[Served]:
+    def _select(self, repo: str) -> Sequence[Served]:
         chosen = [served for served in self.served() if repo in ("", served.entry.name)]
         if repo and not chosen:
-            raise CodeButlerError(UNKNOWN)
+            raise CodeButlerError(UNKNOWN_REPO)
         return chosen
 
     def _hit(self, served: Served, run: FoundRun, address: Addresses) -> HitView:
         redact = self.redact
         return HitView(
             repo=served.entry.name,
-            title=redact(cut(run.title)),
+            title=redact(excerpt(run.title)),
             text=pieces(redact(run.text)),
             agent=run.agent,
             at=run.at,
@@ -167,25 +167,25 @@ class Conversations:
             url=address(served.channel_id, run.thread) if run.thread else "",
         )
 
-    def _thread(self, repo: str, told: ThreadTold, url: str) -> ThreadView:
-        first = next((said.text for run in told.runs for said in run.said), "")
+    def _thread(self, repo: str, answer: ThreadTold, url: str) -> ThreadView:
+        first = next((said.text for run in answer.runs for said in run.said), "")
         return ThreadView(
             repo=repo,
-            title=self.redact(cut(first)),
+            title=self.redact(excerpt(first)),
             url=url,
-            runs=tuple(self._run(repo, run) for run in told.runs),
-            has_more=told.has_more,
-            asked=tuple(self._asked(each, at) for at, each in enumerate(told.asked)),
+            runs=tuple(self._run(repo, run) for run in answer.runs),
+            has_more=answer.has_more,
+            asked=tuple(self._asked_view(each, at) for at, each in enumerate(answer.asked)),
         )
 
-    def _asked(self, told: AskedTold, at: int) -> AskedView:
-        fits = len(told.asked.text) <= WHOLE_CHARS
-        text = self.redact(told.asked.text) if fits else ""
-        shown = foreign(text) if told.is_foreign else pieces(text)
-        return asked_view(told.asked, shown, first=at == 0)
+    def _asked_view(self, answer: AskedTold, at: int) -> AskedView:
+        fits = len(answer.asked.text) <= WHOLE_CHARS
+        text = self.redact(answer.asked.text) if fits else ""
+        shown = foreign_pieces(text) if answer.is_foreign else pieces(text)
+        return asked_view(answer.asked, shown, first=at == 0)
 
     def _run(self, repo: str, run: RunTold) -> RunView:
-        clean, named = self.redact, self.named
+        clean, name_people = self.redact, self.name_people
         return RunView(
             id=run.id,
             state=run.state,
@@ -193,22 +193,22 @@ class Conversations:
             at=run.at,
             cost="" if run.cost_usd is None else amount("usd", run.cost_usd),
             said=tuple(
-                SaidView(who=named(said.user), at=said.at, text=foreign(clean(said.text)))
+                MessageView(who=name_people(said.user), at=said.at, text=foreign_pieces(clean(said.text)))
                 for said in run.said
             ),
-            decided=tuple(named(clean(line)) for line in run.decided),
-            answer=foreign(clean(run.answer)),
+            decided=tuple(name_people(clean(line)) for line in run.decided),
+            answer=foreign_pieces(clean(run.answer)),
             is_cut=run.is_cut,
             changes=page_path("changes", repo, run.id) if run.changed else "",
         )
 
 
-def foreign(markdown: str) -> tuple[Piece, ...]:
+def foreign_pieces(markdown: str) -> tuple[Piece, ...]:
     """Somebody's Markdown: its code blocks, and the rest as it was written."""
-    return tuple(_foreign(markdown))
+    return tuple(_foreign_pieces(markdown))
 
 
-def _foreign(markdown: str) -> Iterator[Piece]:
+def _foreign_pieces(markdown: str) -> Iterator[Piece]:
     done = 0
     for found in _FENCE.finditer(markdown):
         if before := markdown[done : found.start()].strip("\n"):
@@ -219,7 +219,7 @@ def _foreign(markdown: str) -> Iterator[Piece]:
         yield Piece("text", rest)
 
 
-def _in_turn(hits: Sequence[Sequence[HitView]]) -> Iterator[HitView]:
+def _interleaved(hits: Sequence[Sequence[HitView]]) -> Iterator[HitView]:
     """The best of each repository first, then the second best: scores of two indexes do not compare."""
     for place in range(max(map(len, hits), default=0)):
         yield from (each[place] for each in hits if place < len(each))

@@ -49,22 +49,26 @@ log = logging.getLogger("codebutler.web.dashboard")
 
 class Keys:
     """The key of one home and the tickets of one process. ``secret``: makes that many random bytes, as text for a
-    URL; ``learn``: is called with the key, so that it is never shown."""
+    URL; ``register_secret``: is called with the key, so that it is never shown."""
 
     def __init__(
-        self, home: PrivateDir, clock: Clock, secret: Callable[[int], str], learn: Callable[[set[str]], None]
+        self,
+        home: PrivateDir,
+        clock: Clock,
+        secret: Callable[[int], str],
+        register_secret: Callable[[set[str]], None],
     ) -> None:
         self._home = home
         self._clock = clock
         self._secret = secret
-        self._learn = learn
+        self._register_secret = register_secret
         self._key = ""
         self._loading = asyncio.Lock()
         self._tickets: dict[str, float] = {}
 
     def ticket(self) -> str:
         """A new ticket, valid once and for an hour."""
-        self._forget()
+        self._drop_expired()
         if len(self._tickets) >= MAX_TICKETS:
             del self._tickets[next(iter(self._tickets))]
         ticket = self._secret(TICKET_BYTES)
@@ -73,44 +77,44 @@ class Keys:
 
     async def redeem(self, ticket: str) -> str:
         """The key; "" for a used, expired or unknown ticket."""
-        self._forget()
+        self._drop_expired()
         found = next((known for known in self._tickets if _same(known, ticket)), "")
         if not found:
             return ""
         del self._tickets[found]
-        return await self._known()
+        return await self._get_key()
 
     async def admits(self, key: str) -> bool:
         """Whether this is the key."""
-        return _same(await self._known(), key)
+        return _same(await self._get_key(), key)
 
     async def proof(self, port: int, nonce: str) -> str:
         """Proof that the listener on ``port`` has the key, in hex. A page asks for it before it sends the key:
         another program may have taken the port in the meantime and relay our answers."""
-        told = f"codebutler dashboard\n{port}\n{nonce}".encode()
-        return hmac.new((await self._known()).encode(), told, hashlib.sha256).hexdigest()
+        message = f"codebutler dashboard\n{port}\n{nonce}".encode()
+        return hmac.new((await self._get_key()).encode(), message, hashlib.sha256).hexdigest()
 
-    def _forget(self) -> None:
+    def _drop_expired(self) -> None:
         now_s = self._clock.monotonic()
         self._tickets = {ticket: until_s for ticket, until_s in self._tickets.items() if until_s > now_s}
 
-    async def _known(self) -> str:
+    async def _get_key(self) -> str:
         async with self._loading:
             if not self._key:
                 self._key = await asyncio.to_thread(self._load)
-                self._learn({self._key})
+                self._register_secret({self._key})
             return self._key
 
     def _load(self) -> str:
         """The home's key, or a new one. If the home cannot be written, the key is valid until the supervisor ends."""
         try:
             with self._home as home:
-                kept = home.read(KEY_NAME) or b""
-                if _KEY.fullmatch(kept):
-                    return kept.decode().strip()
-                made = self._secret(KEY_BYTES)
-                home.write(KEY_NAME, f"{made}\n".encode())
-                return made
+                stored = home.read(KEY_NAME) or b""
+                if _KEY.fullmatch(stored):
+                    return stored.decode().strip()
+                created = self._secret(KEY_BYTES)
+                home.write(KEY_NAME, f"{created}\n".encode())
+                return created
         except (CodeButlerError, OSError) as error:
             log.warning(
                 "the dashboard's key cannot be saved, open pages will need a new link: %s",
@@ -123,14 +127,14 @@ def _same(known: str, given: str) -> bool:
     return hmac.compare_digest(known.encode(), given.encode(errors="replace"))
 
 
-PACE_S = 1.0
-REST = 20
+INTERVAL_S = 1.0
+PAUSE_FACTOR = 20
 """After a slow read (the memory of a hundred workers), wait this many times as long as it took."""
-LONGEST_REST_S = 10.0
+MAX_PAUSE_S = 10.0
 KEEP_ALIVE_S = 15.0
 MAX_VIEWERS = 20
 PAST_LINES = 300
-WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
+SENT_WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
 """Sent again as a whole when any of it changes; repositories are sent one by one."""
 
 
@@ -168,7 +172,7 @@ class Dashboard:
         self._pages = pages
         self._clock = clock
         self._keys = keys
-        self._feed = Feed(self._look, self._cleaned, sources.ring, clock)
+        self._feed = Feed(self._read_page, self._redacted, sources.ring, clock)
 
     def app(self, bound_to: str) -> ASGIApp:
         """Imports Starlette: do not call from the event loop."""
@@ -184,7 +188,7 @@ class Dashboard:
         """Disconnect everybody."""
         self._feed.close()
 
-    async def _look(self) -> DashboardPage:
+    async def _read_page(self) -> DashboardPage:
         sources = self._sources
         facts = DashboardFacts(
             status=await sources.status(),
@@ -198,9 +202,9 @@ class Dashboard:
         )
         return page_of(facts)
 
-    async def _cleaned(self, told: Any) -> Any:
+    async def _redacted(self, data: Any) -> Any:
         # Searching the first view of many repositories for secrets takes a while.
-        return await asyncio.to_thread(every_text, msgspec.to_builtins(told), self._sources.clean)
+        return await asyncio.to_thread(every_text, msgspec.to_builtins(data), self._sources.clean)
 
 
 Level = Literal["debug", "info", "warn", "error"]
@@ -214,30 +218,30 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     level: Level = "info"
     words: str = ""
 
-    def wants(self, line: LogLine) -> bool:
+    def matches(self, line: LogLine) -> bool:
         """Whether this line is included."""
         if TAGS.get(line.tag, LEVELS["info"]) < LEVELS[self.level] or self.repo not in ("", line.repo):
             return False
-        told = f"{line.tag} {line.repo} {line.text}".casefold()
-        return all(word in told for word in self.words.casefold().split())
+        text = f"{line.tag} {line.repo} {line.text}".casefold()
+        return all(word in text for word in self.words.casefold().split())
 
 
 class Feed:
-    """The stream of changes for all viewers. ``look`` reads the state; ``clean`` makes text fit to be shown: working
-    links, no secrets."""
+    """The stream of changes for all viewers. ``read_page`` reads the state; ``clean`` makes text fit to be shown:
+    working links, no secrets."""
 
     def __init__(
         self,
-        look: Callable[[], Awaitable[DashboardPage]],
+        read_page: Callable[[], Awaitable[DashboardPage]],
         clean: Callable[[Any], Awaitable[Any]],
         ring: Ring,
         clock: Clock,
     ) -> None:
-        self._look = look
+        self._read_page = read_page
         self._clean = clean
         self._ring = ring
         self._clock = clock
-        self._looking = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._newest: tuple[float, DashboardPage] | None = None
         """The page that all viewers share, and until when it is valid."""
         self._closed = asyncio.Event()
@@ -257,15 +261,15 @@ class Feed:
         self.viewers += 1
         try:
             with self._ring.follow() as follower:
-                past = [line for line in follower.past if wanted.wants(line)][-PAST_LINES:]
+                past = [line for line in follower.past if wanted.matches(line)][-PAST_LINES:]
                 yield await self._log(past, 0, is_past=True)
                 follower.past = ()
-                told: DashboardPage | None = None
-                told_s = self._clock.monotonic()
+                previous: DashboardPage | None = None
+                sent_s = self._clock.monotonic()
                 while not self._closed.is_set():
                     page = await self._page()
-                    changed, told = changes(told, page), page
-                    lines, lost = [line for line in follower.take() if wanted.wants(line)], follower.lost
+                    changed, previous = page_changes(previous, page), page
+                    lines, lost = [line for line in follower.take() if wanted.matches(line)], follower.lost
                     follower.lost = 0
                     if changed:
                         yield _frame(
@@ -274,45 +278,45 @@ class Feed:
                     if lines or lost:
                         yield await self._log(lines, lost, is_past=False)
                     if changed or lines:
-                        told_s = self._clock.monotonic()
-                    elif self._clock.monotonic() - told_s >= KEEP_ALIVE_S:
-                        told_s = self._clock.monotonic()
+                        sent_s = self._clock.monotonic()
+                    elif self._clock.monotonic() - sent_s >= KEEP_ALIVE_S:
+                        sent_s = self._clock.monotonic()
                         yield ": still here\n\n"
-                    await wait_for(self._clock, self._closed, PACE_S)
+                    await wait_for(self._clock, self._closed, INTERVAL_S)
         finally:
             self.viewers -= 1
 
     async def _page(self) -> DashboardPage:
         """Shared by all viewers."""
-        async with self._looking:
+        async with self._reading:
             began_s = self._clock.monotonic()
             if self._newest is None or began_s >= self._newest[0]:
-                page = await self._look()
+                page = await self._read_page()
                 took_s = self._clock.monotonic() - began_s
-                self._newest = (began_s + max(PACE_S / 2, min(took_s * REST, LONGEST_REST_S)), page)
+                self._newest = (began_s + max(INTERVAL_S / 2, min(took_s * PAUSE_FACTOR, MAX_PAUSE_S)), page)
             return self._newest[1]
 
     async def _log(self, lines: list[LogLine], lost: int, *, is_past: bool) -> str:
-        told = {"past": is_past, "lost": lost, "lines": [line_view(line) for line in lines]}
-        return _frame("log", await self._clean(told))
+        data = {"past": is_past, "lost": lost, "lines": [line_view(line) for line in lines]}
+        return _frame("log", await self._clean(data))
 
 
-def changes(before: DashboardPage | None, now: DashboardPage) -> dict[str, Any]:
+def page_changes(before: DashboardPage | None, now: DashboardPage) -> dict[str, Any]:
     """The parts of the page that changed. ``repos``: each one that changed; ``names``: all of them, in order, if any
     were added or removed. Pure."""
-    told = {
+    parts = {
         field: getattr(now, field)
-        for field in WHOLE
+        for field in SENT_WHOLE
         if before is None or getattr(before, field) != getattr(now, field)
     }
     known = {repo.name: repo for repo in before.repos} if before else {}
     if changed := [repo for repo in now.repos if known.get(repo.name) != repo]:
-        told["repos"] = changed
+        parts["repos"] = changed
     names = [repo.name for repo in now.repos]
     if before is None or names != list(known):
-        told["names"] = names
-    return told
+        parts["names"] = names
+    return parts
 
 
-def _frame(event: str, told: Any) -> str:
-    return f"event: {event}\ndata: {msgspec.json.encode(told).decode()}\n\n"
+def _frame(event: str, data: Any) -> str:
+    return f"event: {event}\ndata: {msgspec.json.encode(data).decode()}\n\n"

@@ -22,14 +22,14 @@ from codebutler.text.amounts import Unit, amount, thousands
 from codebutler.text.markup import Addresses
 
 SPANS = (7, 30, 90, 365)
-MOST_BARS = 12
-MOST_RUNS = 100
+MAX_BARS = 12
+MAX_RUNS = 100
 WIDTH, HEIGHT = 1000, 100
 """The size of a chart by day, which the page stretches."""
 GAP = 0.25
 """The gap between two bars, as a part of their width."""
-REST = "all others"
-VOID = frozenset({"rect", "line", "br"})
+OTHERS = "all others"
+VOID_ELEMENTS = frozenset({"rect", "line", "br"})
 """Elements without an end tag."""
 
 
@@ -42,7 +42,7 @@ class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     agent: str = ""
 
     @property
-    def chosen(self) -> Mapping[str, str]:
+    def selected(self) -> Mapping[str, str]:
         """The filters, by the keys of ``KEYS``."""
         return {"repository": self.repository, "person": self.person, "agent": self.agent}
 
@@ -50,24 +50,24 @@ class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPage:
     """Every view is rendered anew: nothing is cached. ``names``: the served repositories; ``days``: a period up to
-    today; ``rows``: their runs in it. ``called`` returns a person's name, ``redact`` removes secrets, ``addresses``
-    finds where people see messages."""
+    today; ``rows``: their runs in it. ``person_name`` returns a person's name, ``redact`` removes secrets,
+    ``addresses`` finds where people see messages."""
 
     names: Callable[[], Sequence[str]]
     days: Callable[[int], Period]
     rows: Callable[[Period, Iterable[str]], Awaitable[list[LedgerRow]]]
-    called: Callable[[PersonRef], str]
+    person_name: Callable[[PersonRef], str]
     redact: Callable[[str], str]
     addresses: Callable[[], Awaitable[Addresses]]
 
     async def html(self, filters: LedgerFilter) -> str:
         """A whole document, of which the page takes what is in its body."""
         during = self.days(filters.days if filters.days in SPANS else LedgerFilter().days)
-        rows = [self._cleaned(row) for row in await self.rows(during, self.names())]
-        page = _Page(filters, during, rows, self.called, await self.addresses())
+        rows = [self._redacted(row) for row in await self.rows(during, self.names())]
+        page = _Page(filters, during, rows, self.person_name, await self.addresses())
         return f"<!doctype html>\n{tag('body', page.filters(), page.contents())}"
 
-    def _cleaned(self, row: LedgerRow) -> LedgerRow:
+    def _redacted(self, row: LedgerRow) -> LedgerRow:
         """Redact the row: agents and repositories choose these texts."""
         return replace(
             row, agent=self.redact(row.agent), model=self.redact(row.model), job=self.redact(row.job)
@@ -79,7 +79,7 @@ class _Page:
     filter: LedgerFilter
     during: Period
     rows: list[LedgerRow]
-    called: Callable[[PersonRef], str]
+    person_name: Callable[[PersonRef], str]
     address: Addresses
 
     def filters(self) -> Html:
@@ -87,15 +87,15 @@ class _Page:
         spans = [(str(days), f"{days} days") for days in SPANS]
         fields = [_field("days", "Time", spans, str(len(self.during.days)))]
         for key, of in KEYS.items():
-            names = sorted({of(row) for row in self.rows} | {self.filter.chosen[key]} - {""})
+            names = sorted({of(row) for row in self.rows} | {self.filter.selected[key]} - {""})
             options = [("", "all"), *((name, self._name(key, name)) for name in names)]
-            fields.append(_field(key, key.capitalize(), options, self.filter.chosen[key]))
+            fields.append(_field(key, key.capitalize(), options, self.filter.selected[key]))
         return tag("form", *fields, id="filters", aria_label="Filter")
 
     def contents(self) -> Html:
         """The sums, the charts and the runs."""
-        chosen = self.filter.chosen
-        rows = [row for row in self.rows if all(chosen[key] in ("", of(row)) for key, of in KEYS.items())]
+        selected = self.filter.selected
+        rows = [row for row in self.rows if all(selected[key] in ("", of(row)) for key, of in KEYS.items())]
         if not rows:
             return tag("div", tag("p", "No runs in this period.", class_="empty"), id="costs")
         groups = [self._group(key, sums(rows, of)) for key, of in KEYS.items()]
@@ -130,14 +130,14 @@ class _Page:
 
     def _group(self, key: str, used: Mapping[str, DayUse]) -> Html:
         shown = [(self._name(key, name), use) for name, use in used.items()]
-        if len(shown) > MOST_BARS:
-            kept, rest = shown[: MOST_BARS - 1], shown[MOST_BARS - 1 :]
-            shown = [*kept, (f"{REST} ({len(rest)})", together(use for _, use in rest))]
+        if len(shown) > MAX_BARS:
+            largest, rest = shown[: MAX_BARS - 1], shown[MAX_BARS - 1 :]
+            shown = [*largest, (f"{OTHERS} ({len(rest)})", together(use for _, use in rest))]
         by: Unit = "usd" if any(use.usd for _, use in shown) else "turns"
-        most = max(_number(by, use) for _, use in shown) or 1
+        highest = max(_number(by, use) for _, use in shown) or 1
         rows = [
             (
-                tag("th", tag("span", name, class_="text"), _bar(_number(by, use) / most), scope="row"),
+                tag("th", tag("span", name, class_="text"), _bar(_number(by, use) / highest), scope="row"),
                 _cell(amount("usd", use.usd)),
                 _cell(str(use.runs)),
             )
@@ -147,9 +147,9 @@ class _Page:
         return _section(title, _table((key.capitalize(), "Cost", "Runs"), rows, title.lower()))
 
     def _runs(self, rows: Sequence[LedgerRow]) -> Html:
-        newest = [row for row in reversed(rows) if row.run][:MOST_RUNS]
+        newest = [row for row in reversed(rows) if row.run][:MAX_RUNS]
         header = ("Started", "Repository", "Who", "Agent", "Outcome", "Cost", "Tokens", "Time", "Result")
-        title = "Runs" if len(newest) < MOST_RUNS else f"The newest {MOST_RUNS} runs"
+        title = "Runs" if len(newest) < MAX_RUNS else f"The newest {MAX_RUNS} runs"
         return _section(title, _table(header, [self._run(row) for row in newest], "runs", "runs"))
 
     def _run(self, row: LedgerRow) -> tuple[Html, ...]:
@@ -167,14 +167,14 @@ class _Page:
             _cell("–" if row.cost_usd is None else amount("usd", row.cost_usd), "Cost"),
             _cell(thousands(row.input_tokens + row.output_tokens), "Tokens"),
             _cell(amount("minutes", row.duration_s / 60), "Time"),
-            _text(_left(row), "Result"),
+            _text(_result_text(row), "Result"),
         )
 
     def _name(self, key: str, name: str) -> str:
-        return self.called(PersonRef(name)) if key == "person" else name
+        return self.person_name(PersonRef(name)) if key == "person" else name
 
 
-def _left(row: LedgerRow) -> str:
+def _result_text(row: LedgerRow) -> str:
     """``2 files, 1 commit, checks passed``."""
     parts = [
         f"{row.files} file{'' if row.files == 1 else 's'}" if row.files else "",
@@ -184,8 +184,8 @@ def _left(row: LedgerRow) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _field(name: str, label: str, options: Iterable[tuple[str, str]], chosen: str) -> Html:
-    shown = [tag("option", words, value=value, selected=value == chosen) for value, words in options]
+def _field(name: str, label: str, options: Iterable[tuple[str, str]], selected: str) -> Html:
+    shown = [tag("option", words, value=value, selected=value == selected) for value, words in options]
     field = tag("select", *shown, id=f"by-{name}", name=name)
     return tag("span", tag("label", label, for_=f"by-{name}"), field, class_="field")
 
@@ -230,27 +230,27 @@ def _text(text: str, label: str) -> Html:
 
 def _bar(share: float) -> Html:
     """A bar next to its figure, so it is hidden from screen readers."""
-    drawn = tag("rect", width=f"{share * 100:.2f}", height=6, class_="bar")
+    rect = tag("rect", width=f"{share * 100:.2f}", height=6, class_="bar")
     return tag(
-        "svg", drawn, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true", class_="share"
+        "svg", rect, viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true", class_="share"
     )
 
 
 def _chart(title: str, by: Unit, used: Mapping[date, DayUse]) -> Html:
     """A bar for each day; the page stretches the chart, so its text is outside."""
     numbers = [_number(by, use) for use in used.values()]
-    most, step = max(numbers, default=0) or 1, WIDTH / max(len(numbers), 1)
+    highest, step = max(numbers, default=0) or 1, WIDTH / max(len(numbers), 1)
     bars = []
     for place, (day, use) in enumerate(used.items()):
         number = _number(by, use)
         if not number:
             continue
-        high = max(number / most * HEIGHT, 1.0)
-        told = f"{day:%a %d %b}: {amount('usd', use.usd)}, {amount('turns', use.runs)}"
+        high = max(number / highest * HEIGHT, 1.0)
+        tooltip = f"{day:%a %d %b}: {amount('usd', use.usd)}, {amount('turns', use.runs)}"
         bars.append(
             tag(
                 "rect",
-                tag("title", told),
+                tag("title", tooltip),
                 x=f"{(place + GAP / 2) * step:.2f}",
                 y=f"{HEIGHT - high:.2f}",
                 width=f"{step * (1 - GAP):.2f}",
@@ -260,7 +260,7 @@ def _chart(title: str, by: Unit, used: Mapping[date, DayUse]) -> Html:
         )
     days = [*used]
     label = f"{title}, {days[0]:%d %B} to {days[-1]:%d %B}: at most {amount(by, max(numbers))} on a day"
-    drawn = tag(
+    svg = tag(
         "svg",
         *bars,
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
@@ -270,8 +270,8 @@ def _chart(title: str, by: Unit, used: Mapping[date, DayUse]) -> Html:
         class_="days",
     )
     ends = tag("p", tag("span", f"{days[0]:%d %b}"), tag("span", f"{days[-1]:%d %b}"), class_="ends")
-    most_said = tag("span", f"at most {amount(by, max(numbers))}", class_="quiet")
-    return tag("figure", tag("figcaption", title, " ", most_said), drawn, ends)
+    caption = tag("span", f"at most {amount(by, max(numbers))}", class_="quiet")
+    return tag("figure", tag("figcaption", title, " ", caption), svg, ends)
 
 
 def _number(by: Unit, use: DayUse) -> float:
@@ -288,8 +288,10 @@ def tag(name: str, /, *children: str, **attributes: object) -> Html:
     """An element. Attributes: ``class_`` is class, ``aria_label`` is aria-label; False and None leave one out, True is
     one without a value."""
     shown = "".join(_attribute(key, value) for key, value in attributes.items())
-    inner = "".join(child if isinstance(child, Html) else escape(child, quote=False) for child in children)
-    return Html(f"<{name}{shown}>{inner}</{name}>" if inner or name not in VOID else f"<{name}{shown}/>")
+    content = "".join(child if isinstance(child, Html) else escape(child, quote=False) for child in children)
+    return Html(
+        f"<{name}{shown}>{content}</{name}>" if content or name not in VOID_ELEMENTS else f"<{name}{shown}/>"
+    )
 
 
 def _attribute(key: str, value: object) -> str:

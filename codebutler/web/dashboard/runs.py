@@ -23,8 +23,8 @@ MAX_ASKED = 10
 NAME_CHARS = 100
 ASKED_CHARS = 4000
 LABEL_CHARS = 200
-NEEDS = ("waiting", "interrupted", "parked")
-ENDED = ("done", "failed", "stopped")
+NEEDY_STATES = ("waiting", "interrupted", "parked")
+ENDED_STATES = ("done", "failed", "stopped")
 
 PieceKind = Literal["text", "code", "block", "strong"]
 
@@ -95,16 +95,16 @@ def turn_item(row: Mapping[str, Any], turn: TurnNote, address: Addresses) -> Tur
         id=run,
         repo=row["name"],
         state=turn.state,
-        what=_what(turn),
-        text=cut(turn.text) or "…",
+        what=_state_text(turn),
+        text=excerpt(turn.text) or "…",
         agent=turn.agent[:WORD_CHARS],
         since=turn.at[:WORD_CHARS],
         cost="" if turn.cost_usd is None else amount("usd", turn.cost_usd),
         url=address(channel, MessageRef(turn.thread[:WORD_CHARS])) if channel and turn.thread else "",
         changes=page_path("changes", row["name"], run) if turn.changed and run else "",
         page=page_path("thread", row["name"], run) if run else "",
-        asked=tuple(_asked(turn)) if waits else (),
-        choices=tuple(_own_choices(turn)) if run else (),
+        asked=tuple(_asked_views(turn)) if waits else (),
+        choices=tuple(_run_choices(turn)) if run else (),
     )
 
 
@@ -118,7 +118,7 @@ def choices_of(turn: TurnNote) -> Iterator[ChoiceView]:
     if turn.state == "waiting":
         for asked in turn.asked:
             yield from _decisions(asked)
-    yield from _own_choices(turn)
+    yield from _run_choices(turn)
 
 
 def pieces(markdown: str) -> tuple[Piece, ...]:
@@ -126,7 +126,7 @@ def pieces(markdown: str) -> tuple[Piece, ...]:
     return tuple(_pieces(markdown))
 
 
-def cut(text: str) -> str:
+def excerpt(text: str) -> str:
     """The beginning, on one line."""
     line = " ".join(text[: TEXT_CHARS * 10].split())
     return line if len(line) <= TEXT_CHARS else f"{line[: TEXT_CHARS - 1]}…"
@@ -134,21 +134,21 @@ def cut(text: str) -> str:
 
 def one_line(markdown: str) -> str:
     """A card's text on one line, without its icons."""
-    return cut(words_of(markdown[: TEXT_CHARS * 10]).lstrip("🔐🤔⚠️ "))
+    return excerpt(words_of(markdown[: TEXT_CHARS * 10]).lstrip("🔐🤔⚠️ "))
 
 
-def _what(turn: TurnNote) -> str:
+def _state_text(turn: TurnNote) -> str:
     match turn.state:
         case "interrupted":
             return "was interrupted: continue or drop it"
         case "parked":
-            return f"paused: {cut(turn.why)}" if turn.why else "paused: try now or drop it"
+            return f"paused: {excerpt(turn.why)}" if turn.why else "paused: try now or drop it"
         case "waiting":
-            return _asks(turn.asked)
+            return _waiting_text(turn.asked)
     return turn.state
 
 
-def _asks(asked: Sequence[Asked]) -> str:
+def _waiting_text(asked: Sequence[Asked]) -> str:
     if not asked:
         return "waits for an answer"
     words = one_line(asked[0].text)
@@ -161,7 +161,7 @@ def _asks(asked: Sequence[Asked]) -> str:
 def asked_view(asked: Asked, text: tuple[Piece, ...], *, first: bool) -> AskedView:
     """A request with its buttons; without them if there is no ``text`` that shows all of it. ``first``: of the run's
     open ones."""
-    if not text or not _is_sane(asked):
+    if not text or not _is_plausible(asked):
         return AskedView(id=asked.id[:NAME_CHARS], text=())
     boxes = asked_part(asked).boxes
     return AskedView(
@@ -174,25 +174,25 @@ def asked_view(asked: Asked, text: tuple[Piece, ...], *, first: bool) -> AskedVi
     )
 
 
-def _asked(turn: TurnNote) -> Iterator[AskedView]:
+def _asked_views(turn: TurnNote) -> Iterator[AskedView]:
     for at, asked in enumerate(turn.asked[:MAX_ASKED]):
         text = pieces(asked.text) if len(asked.text) <= ASKED_CHARS else ()
         yield asked_view(asked, text, first=at == 0)
 
 
 def _decisions(asked: Asked) -> Iterator[ChoiceView]:
-    if _is_sane(asked):
+    if _is_plausible(asked):
         yield from (_choice(button, asked.card) for button in asked_part(asked).buttons)
 
 
-def _is_sane(asked: Asked) -> bool:
+def _is_plausible(asked: Asked) -> bool:
     """Whether it is plausible: a worker may have made it up."""
     names = max(len(asked.id), len(asked.card)) <= NAME_CHARS
     options = len(asked.options) <= MAX_ASKED and all(len(each) <= LABEL_CHARS for each in asked.options)
     return names and options
 
 
-def _own_choices(turn: TurnNote) -> Iterator[ChoiceView]:
+def _run_choices(turn: TurnNote) -> Iterator[ChoiceView]:
     """The buttons about the run itself. A question in passing does not stop its run from ending."""
     if max(len(turn.id), len(turn.thread), len(turn.card)) > NAME_CHARS:
         return

@@ -52,9 +52,9 @@ HEADERS = {
 }
 _NONCE = re.compile("[0-9a-f]{32}")
 Endpoint = Callable[[Request], Awaitable[Response]]
-REFUSED = "This page has no key: run `codebutler dashboard` and open the link it prints."
-USED = "This link was already used or has expired: run `codebutler dashboard` for a new one."
-FULL = "Too many dashboards are open: close some of them."
+NO_KEY = "This page has no key: run `codebutler dashboard` and open the link it prints."
+LINK_USED = "This link was already used or has expired: run `codebutler dashboard` for a new one."
+TOO_MANY_VIEWERS = "Too many dashboards are open: close some of them."
 
 
 _PAGES = {
@@ -97,7 +97,7 @@ _FORBIDDEN = PlainTextResponse("forbidden: open the address that `codebutler das
 
 @dataclass(frozen=True, slots=True)
 class _Endpoints:
-    """The endpoints; ``keyed`` ones need the key."""
+    """The endpoints; ``require_key`` ones need the key."""
 
     feed: Feed
     pages: Pages
@@ -113,13 +113,13 @@ class _Endpoints:
 
         return served
 
-    async def ledger_drawn(self, request: Request) -> Response:
+    async def ledger_html(self, request: Request) -> Response:
         """The contents of the page of costs."""
-        given = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
+        params = {name: value[:MAX_NAME_CHARS] for name, value in request.query_params.items()}
         try:
-            filters = msgspec.convert(given, LedgerFilter, strict=False)
+            filters = msgspec.convert(params, LedgerFilter, strict=False)
         except msgspec.ValidationError as error:
-            return _refusal(f"unknown filters: {error}", 400)
+            return _error_response(f"unknown filters: {error}", 400)
         return HTMLResponse(await self.pages.ledger.html(filters))
 
     async def key(self, request: Request) -> Response:
@@ -128,67 +128,73 @@ class _Endpoints:
         if isinstance(body, Response):
             return body
         try:
-            given: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
+            data: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            given = {}
-        key = await self.keys.redeem(str(given.get("ticket", "")))
-        return JSONResponse({"key": key, "port": _port(request)}) if key else _refusal(USED, 403)
+            data = {}
+        key = await self.keys.redeem(str(data.get("ticket", "")))
+        return JSONResponse({"key": key, "port": _port(request)}) if key else _error_response(LINK_USED, 403)
 
     async def proof(self, request: Request) -> Response:
         """Proves to a page that has the key that it is talking to us."""
         nonce = request.query_params.get("nonce", "")
         if not _NONCE.fullmatch(nonce):
-            return _refusal("a nonce is 32 hexadecimal digits", 400)
+            return _error_response("a nonce is 32 hexadecimal digits", 400)
         return JSONResponse({"proof": await self.keys.proof(_port(request), nonce)})
 
     async def stream(self, request: Request) -> Response:
         """Server-Sent Events."""
         if self.feed.is_full:
-            return _refusal(FULL, 503)
+            return _error_response(TOO_MANY_VIEWERS, 503)
         try:
             wanted = msgspec.convert(dict(request.query_params), LogFilter)
         except msgspec.ValidationError as error:
-            return _refusal(f"no such log: {error}", 400)
+            return _error_response(f"no such log: {error}", 400)
         return StreamingResponse(self.feed.follow(wanted), media_type="text/event-stream")
 
     async def diff(self, request: Request) -> Response:
         """What a run changed."""
-        return _told(await self.pages.reviews.view(_named(request, "repo"), _named(request, "run")))
+        return _json_response(
+            await self.pages.reviews.view(_query_param(request, "repo"), _query_param(request, "run"))
+        )
 
-    async def thread_told(self, request: Request) -> Response:
+    async def thread(self, request: Request) -> Response:
         """A conversation."""
-        return _told(await self.pages.conversations.thread(_named(request, "repo"), _named(request, "run")))
+        return _json_response(
+            await self.pages.conversations.thread(_query_param(request, "repo"), _query_param(request, "run"))
+        )
 
-    async def found(self, request: Request) -> Response:
+    async def search(self, request: Request) -> Response:
         """Conversations with some words."""
-        return _told(await self.pages.conversations.find(_named(request, "words"), _named(request, "repo")))
+        return _json_response(
+            await self.pages.conversations.find(_query_param(request, "words"), _query_param(request, "repo"))
+        )
 
     async def comments(self, request: Request) -> Response:
         """Post the comments in the run's thread."""
-        given = await _body_of(request, Comments, MAX_COMMENTS_BYTES)
-        if isinstance(given, Response):
-            return given
-        await self.pages.reviews.send(given)
-        return JSONResponse({"sent": len(given.comments)})
+        review = await _read_body_as(request, Comments, MAX_COMMENTS_BYTES)
+        if isinstance(review, Response):
+            return review
+        await self.pages.reviews.send(review)
+        return JSONResponse({"sent": len(review.comments)})
 
     async def act(self, request: Request) -> Response:
         """Do what a person has pressed."""
-        act = await _body_of(request, Act, MAX_ACT_BYTES)
+        act = await _read_body_as(request, Act, MAX_ACT_BYTES)
         if isinstance(act, Response):
             return act
-        return JSONResponse({"told": await self.pages.acts.do(act)})
+        return JSONResponse({"told": await self.pages.acts.perform(act)})
 
-    def keyed(self, endpoint: Endpoint, refused: int = 404) -> Endpoint:
+    def require_key(self, endpoint: Endpoint, refused: int = 404) -> Endpoint:
         """The endpoint for those who have the key. Its CodeButlerError is answered with the status ``refused``."""
 
         async def served(request: Request) -> Response:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not await self.keys.admits(key.strip()):
-                return _refusal(REFUSED, 401)
+                return _error_response(NO_KEY, 401)
             try:
                 return await endpoint(request)
             except CodeButlerError as error:
-                return _refusal(str(error), refused)
+                return _error_response(str(error), refused)
 
         return served
 
@@ -197,25 +203,25 @@ def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
     """The application: routes behind the guard."""
     static = Path(str(resources.files("codebutler.web.dashboard") / "static"))
     endpoints = _Endpoints(feed, pages, keys, static)
-    inner = Starlette(
+    app = Starlette(
         routes=[
             Route("/", endpoints.page("index")),
             Route("/changes/{repo}/{run}", endpoints.page("changes")),
             Route("/costs", endpoints.page("costs")),
-            Route("/dashboard/costs", endpoints.keyed(endpoints.ledger_drawn)),
+            Route("/dashboard/costs", endpoints.require_key(endpoints.ledger_html)),
             Mount("/static", StaticFiles(directory=static)),
             Route("/dashboard/key", endpoints.key, methods=["POST"]),
             Route("/dashboard/proof", endpoints.proof),
-            Route("/dashboard/stream", endpoints.keyed(endpoints.stream)),
-            Route("/dashboard/changes", endpoints.keyed(endpoints.diff)),
+            Route("/dashboard/stream", endpoints.require_key(endpoints.stream)),
+            Route("/dashboard/changes", endpoints.require_key(endpoints.diff)),
             Route("/thread/{repo}/{run}", endpoints.page("thread")),
-            Route("/dashboard/thread", endpoints.keyed(endpoints.thread_told)),
-            Route("/dashboard/found", endpoints.keyed(endpoints.found)),
-            Route("/dashboard/comments", endpoints.keyed(endpoints.comments, 409), methods=["POST"]),
-            Route("/dashboard/act", endpoints.keyed(endpoints.act, 409), methods=["POST"]),
+            Route("/dashboard/thread", endpoints.require_key(endpoints.thread)),
+            Route("/dashboard/found", endpoints.require_key(endpoints.search)),
+            Route("/dashboard/comments", endpoints.require_key(endpoints.comments, 409), methods=["POST"]),
+            Route("/dashboard/act", endpoints.require_key(endpoints.act, 409), methods=["POST"]),
         ]
     )
-    return Guard(inner, bound_to)
+    return Guard(app, bound_to)
 
 
 def _page(static: Path, name: str) -> str:
@@ -230,11 +236,11 @@ def _page(static: Path, name: str) -> str:
     )
 
 
-def _told(view: object) -> Response:
+def _json_response(view: object) -> Response:
     return Response(msgspec.json.encode(view), media_type="application/json")
 
 
-def _named(request: Request, name: str) -> str:
+def _query_param(request: Request, name: str) -> str:
     return request.query_params.get(name, "")[:MAX_NAME_CHARS]
 
 
@@ -244,7 +250,7 @@ def _port(request: Request) -> int:
     return server[1]
 
 
-async def _body_of(request: Request, kind: Any, limit: int) -> Any:
+async def _read_body_as(request: Request, kind: Any, limit: int) -> Any:
     """The request's body as an object of that kind, or a refusal."""
     body = await read_body(request, limit, BODY_S)
     if isinstance(body, Response):
@@ -252,8 +258,8 @@ async def _body_of(request: Request, kind: Any, limit: int) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _refusal(f"unexpected request: {error}", 400)
+        return _error_response(f"unexpected request: {error}", 400)
 
 
-def _refusal(text: str, status: int) -> Response:
+def _error_response(text: str, status: int) -> Response:
     return JSONResponse({"error": text}, status)

@@ -17,7 +17,7 @@ from codebutler.observe.logs import LogLine
 from codebutler.text.amounts import load, today, used_of
 from codebutler.text.markup import Addresses
 from codebutler.web.dashboard.acts import JobView, job_views
-from codebutler.web.dashboard.runs import ENDED, NEEDS, TurnItem, turn_item
+from codebutler.web.dashboard.runs import ENDED_STATES, NEEDY_STATES, TurnItem, turn_item
 
 MAX_NEEDS = 50
 MAX_WORK = 50
@@ -27,7 +27,7 @@ MAX_TURNS = 100
 """Per repository: a worker that reports more is making it up."""
 SEEN_S = 10
 """A chat's last sign of life is rounded to this, so that not everything changes with every update."""
-DOWN = {
+DOWN_TEXTS = {
     "quarantined": "its worker keeps failing and is tried again every ten minutes",
     "stopped": "its worker is stopped",
 }
@@ -149,10 +149,10 @@ def page_of(facts: DashboardFacts) -> DashboardPage:
     repos = facts.status["repos"]
     chats = tuple(_chat(name, facts.status[key], facts.now) for key, name in CHATS if key in facts.status)
     troubles = tuple(_troubles(facts.status, chats, repos))
-    placed = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())[:MAX_TURNS]]
-    items = [turn_item(row, turn, facts.address) for row, turn in placed]
-    needs = [item for item in items if item.state in NEEDS]
-    ended = [item for item in items if item.state in ENDED]
+    pairs = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())[:MAX_TURNS]]
+    items = [turn_item(row, turn, facts.address) for row, turn in pairs]
+    needs = [item for item in items if item.state in NEEDY_STATES]
+    ended = [item for item in items if item.state in ENDED_STATES]
     work = [item for item in items if item.state in ("running", "queued")]
     return DashboardPage(
         verdict=verdict(len(troubles), len(needs)),
@@ -195,7 +195,7 @@ def _system(facts: DashboardFacts) -> SystemView:
     return SystemView(
         pid=supervisor["pid"],
         version=supervisor["version"],
-        since=_before(facts.now, supervisor["uptime_s"], 1),
+        since=_rounded_time(facts.now, supervisor["uptime_s"], 1),
         journal=facts.status["journal"]["pending"],
         outbox=facts.status["outbox"]["pending"],
     )
@@ -214,12 +214,12 @@ def _chat(name: str, chat: Mapping[str, Any], now: datetime) -> ChatView:
         trouble=trouble,
         connections=chat.get("connections", 0),
         reconnects=chat.get("reconnects", 0),
-        heard_at=None if age_s is None else _before(now, age_s, SEEN_S),
+        heard_at=None if age_s is None else _rounded_time(now, age_s, SEEN_S),
         catching_up=bool(chat.get("catching_up")),
     )
 
 
-def _before(now: datetime, seconds: float, step_s: int) -> str:
+def _rounded_time(now: datetime, seconds: float, step_s: int) -> str:
     moment = (now - timedelta(seconds=seconds)).timestamp()
     return datetime.fromtimestamp(round(moment / step_s) * step_s, now.tzinfo).isoformat()
 
@@ -234,7 +234,7 @@ def _troubles(
         if not chat.is_well:
             yield Trouble(repo="", text=f"{chat.name}: {chat.trouble or chat.state}")
     for row in repos:
-        if problem := row.get("problem") or DOWN.get(row["worker"]["state"], ""):
+        if problem := row.get("problem") or DOWN_TEXTS.get(row["worker"]["state"], ""):
             yield Trouble(repo=row["name"], text=problem)
 
 
@@ -257,11 +257,11 @@ def _repo(facts: DashboardFacts, row: Mapping[str, Any]) -> RepoView:
         budget=tuple(map(_budget, row["budget"])),
         problem=row.get("problem", ""),
         host=row.get("host", ""),
-        tend=_tend(worker["state"]) if row["name"] in facts.served else "",
+        tend=_worker_action(worker["state"]) if row["name"] in facts.served else "",
     )
 
 
-def _tend(state: str) -> Literal["", "start", "restart"]:
+def _worker_action(state: str) -> Literal["", "start", "restart"]:
     match state:
         case "running":
             return "restart"

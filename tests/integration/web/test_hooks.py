@@ -69,7 +69,7 @@ class NoDashboard(Dashboard):
 async def served(schedule: Schedule, port: int = 0, body_s: float = 30) -> AsyncIterator[httpx.AsyncClient]:
     hooks = Hooks(schedule, SystemClock(), body_s=body_s)
     server = WebServer(DashboardSection(port=port), hooks, NoDashboard(), DashboardAddress())
-    server.use(schedule.hooks)
+    server.enable_hooks(schedule.hooks)
     async with beside(server.run(), name="hooks"), asyncio.timeout(30):
         await server.listening.wait()
         async with httpx.AsyncClient(base_url=f"{server.url}hooks/", trust_env=False) as client:
@@ -192,7 +192,7 @@ async def test_where_nothing_may_listen_nothing_does(caplog: pytest.LogCaptureFi
         NoDashboard(),
         DashboardAddress(),
     )
-    server.use(schedule.hooks)
+    server.enable_hooks(schedule.hooks)
     async with asyncio.timeout(30):
         await server.run()
     assert "dashboard.enabled is false" in caplog.text

@@ -18,8 +18,8 @@ from codebutler.web.dashboard.changes import (
     ChangesView,
     DiffLineView,
     LineComment,
-    message_of,
-    view_of,
+    changes_view,
+    review_message,
 )
 
 BODY = b"""diff --git a/a.py b/a.py
@@ -48,7 +48,7 @@ diff --git a/c.txt b/c.txt
 
 def changes(body: bytes, *files: ChangedFile, **more: object) -> ChangesView:
     told = RunChanges(request_id="r", thread="1.0", task="do it", files=files, body=body)
-    return view_of("shop", msgspec.structs.replace(told, **more), "", str)
+    return changes_view("shop", msgspec.structs.replace(told, **more), "", str)
 
 
 def shown(path: str) -> ChangedFile:
@@ -77,7 +77,7 @@ def test_it_is_bounded_and_without_secrets() -> None:
     lines = view.files[0].hunks[0].lines
     assert (len(lines), len(lines[0].text), view.is_cut) == (MAX_LINES, LINE_CHARS, True)
     told = RunChanges(request_id="r", task="hide", files=(shown("hide"),), body=BODY)
-    clean = view_of("shop", told, "", lambda text: text.replace("hide", "-").replace("zwei", "-"))
+    clean = changes_view("shop", told, "", lambda text: text.replace("hide", "-").replace("zwei", "-"))
     assert (clean.task, clean.files[0].path, clean.files[0].hunks[0].lines[2].text) == ("-", "-", "-")
 
 
@@ -88,7 +88,7 @@ def test_what_looks_like_a_key_hides_no_other_file() -> None:
     files = (shown("a.pem"), shown("b.py"), shown("c.py"))
     for body in (key + door, key + door + end, redacted_diff(key + door + end, Redactor().redact)):
         told = RunChanges(request_id="r", files=files, body=body.encode())
-        view = view_of("shop", told, "", Redactor().redact)
+        view = changes_view("shop", told, "", Redactor().redact)
         assert view.files[1].hunks[0].lines == (DiffLineView("+", 0, 1, "open_the_door()"),)
     assert view.files[2].hunks[0].lines[1].text == "shut_it()"
 
@@ -114,7 +114,7 @@ def test_comments_are_one_message() -> None:
         LineComment(path="a\n!stop", first=0, last=0, text="And here?"),
         LineComment(path="a.py", first=3, last=3, text="  "),
     ]
-    assert message_of(comments) == "\n\n".join(
+    assert review_message(comments) == "\n\n".join(
         [
             "Comments on your changes:",
             "a.py:2\n> +zwei\nWhy German?",
@@ -127,4 +127,4 @@ def test_comments_are_one_message() -> None:
 @pytest.mark.parametrize("text", [" ", "x" * MESSAGE_CHARS])
 def test_too_much_or_nothing_is_not_sent(text: str) -> None:
     with pytest.raises(CodeButlerError):
-        message_of([LineComment(path="a", first=1, last=1, text=text)])
+        review_message([LineComment(path="a", first=1, last=1, text=text)])

@@ -16,7 +16,7 @@ from codebutler.intake.repos import Served
 from codebutler.protocol.conversations import FoundRun, FoundTold, Question
 from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses
-from codebutler.web.dashboard.conversations import Conversations, foreign
+from codebutler.web.dashboard.conversations import Conversations, foreign_pieces
 from codebutler.web.dashboard.runs import Piece
 
 FOUND = FoundRun(
@@ -49,7 +49,7 @@ def searching(*names: str) -> Conversations:
     return Conversations(
         served=lambda: [served(name) for name in names],
         workers=ScriptedWorkers(),
-        named=str,
+        name_people=str,
         redact=str,
         addresses=addresses,
         search_s=0.2,
@@ -76,7 +76,7 @@ async def test_without_words_or_repositories_nothing_is_found() -> None:
 
 
 def test_code_blocks_are_set_apart_and_nothing_else_is_read() -> None:
-    assert foreign("see **this**:\n```py\nx = 1\n```\nand\n```\nunclosed") == (
+    assert foreign_pieces("see **this**:\n```py\nx = 1\n```\nand\n```\nunclosed") == (
         Piece("text", "see **this**:"),
         Piece("block", "x = 1"),
         Piece("text", "and\n```\nunclosed"),

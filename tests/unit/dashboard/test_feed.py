@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from codebutler.observe.logs import FOLLOWER_LINES, LineFormatter, Ring
-from codebutler.web.dashboard.dashboard import KEEP_ALIVE_S, LONGEST_REST_S, PACE_S, REST, Feed, LogFilter
+from codebutler.web.dashboard.dashboard import (
+    INTERVAL_S,
+    KEEP_ALIVE_S,
+    MAX_PAUSE_S,
+    PAUSE_FACTOR,
+    Feed,
+    LogFilter,
+)
 from codebutler.web.dashboard.view import DashboardPage, page_of
 from tests.clock import ManualClock, settle
 from tests.unit.dashboard.test_view import facts, repo
@@ -48,7 +55,7 @@ class Scene:
         coming = asyncio.ensure_future(anext(stream))
         await settle()
         while not coming.done():
-            await self.clock.advance(PACE_S)
+            await self.clock.advance(INTERVAL_S)
         return coming.result()
 
 
@@ -92,7 +99,7 @@ async def test_a_look_that_takes_long_is_followed_by_a_rest() -> None:
         scene.repos = []
         before_s = scene.clock.monotonic()
         assert data(await scene.next(stream))["names"] == []
-        assert scene.clock.monotonic() - before_s >= min(0.5 * REST, LONGEST_REST_S) - 1
+        assert scene.clock.monotonic() - before_s >= min(0.5 * PAUSE_FACTOR, MAX_PAUSE_S) - 1
     assert scene.looks == 2
 
 
@@ -115,7 +122,7 @@ async def test_while_nothing_changes_it_says_that_it_is_there() -> None:
         await scene.next(stream)
         before_s = scene.clock.monotonic()
         assert await scene.next(stream) == ": still here\n\n"
-        assert scene.clock.monotonic() - before_s == pytest.approx(KEEP_ALIVE_S, abs=PACE_S)
+        assert scene.clock.monotonic() - before_s == pytest.approx(KEEP_ALIVE_S, abs=INTERVAL_S)
 
 
 async def test_lines_are_told_once_and_those_that_are_lost_are_counted() -> None:

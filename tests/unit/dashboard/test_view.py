@@ -11,7 +11,7 @@ import msgspec
 from codebutler.config.chats import message_url
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.observe.logs import LogLine
-from codebutler.web.dashboard.dashboard import LogFilter, changes
+from codebutler.web.dashboard.dashboard import LogFilter, page_changes
 from codebutler.web.dashboard.runs import TEXT_CHARS
 from codebutler.web.dashboard.view import (
     MAX_ERRORS,
@@ -208,14 +208,14 @@ def test_no_repository_and_nothing_to_do_is_well() -> None:
 
 def test_only_what_has_changed_is_told() -> None:
     before = page_of(facts(repo(), repo("two")))
-    assert set(changes(None, before)) == {*before.__struct_fields__, "names"}
-    assert changes(before, before) == {}
+    assert set(page_changes(None, before)) == {*before.__struct_fields__, "names"}
+    assert page_changes(before, before) == {}
     moved = page_of(facts(repo(), repo("two", "sleeping")))
-    told = changes(before, moved)
+    told = page_changes(before, moved)
     assert set(told) == {"repos"}
     assert [each.name for each in told["repos"]] == ["two"]
     fewer = page_of(facts(repo("two"), repo("new")))
-    told = changes(before, fewer)
+    told = page_changes(before, fewer)
     assert told["names"] == ["two", "new"]
     assert [each.name for each in told["repos"]] == ["new"]
     assert msgspec.json.encode(told)
@@ -225,12 +225,12 @@ def test_a_wish_is_for_lines_of_a_repository_from_a_level() -> None:
     def line(tag: str, repo: str = "") -> LogLine:
         return LogLine(at=0, tag=tag, repo=repo, text="")
 
-    assert LogFilter().wants(line("MSG", "shop"))
-    assert not LogFilter().wants(line("DBG"))
-    assert LogFilter(level="debug").wants(line("DBG"))
-    assert not LogFilter(level="warn").wants(line("INF"))
-    assert LogFilter(level="error", repo="shop").wants(line("ERR", "shop"))
-    assert not LogFilter(level="error", repo="shop").wants(line("ERR"))
+    assert LogFilter().matches(line("MSG", "shop"))
+    assert not LogFilter().matches(line("DBG"))
+    assert LogFilter(level="debug").matches(line("DBG"))
+    assert not LogFilter(level="warn").matches(line("INF"))
+    assert LogFilter(level="error", repo="shop").matches(line("ERR", "shop"))
+    assert not LogFilter(level="error", repo="shop").matches(line("ERR"))
 
 
 def test_what_the_supervisor_and_its_journal_say_of_themselves_is_out_of_order() -> None:

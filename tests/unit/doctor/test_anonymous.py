@@ -42,16 +42,16 @@ def book(tmp_path: Path) -> Phrasebook:
     ],
 )
 def test_only_what_is_ours_stays(book: Phrasebook, text: str, told: str) -> None:
-    assert Anonymizer(book).told(text) == told
+    assert Anonymizer(book).anonymize(text) == told
 
 
 def test_one_thing_has_one_pseudonym(book: Phrasebook) -> None:
     secret = Anonymizer(book, {"shop": "<repo-1>"})
-    assert secret.told("the worker of shop ended with 7") == "the worker of <repo-1> ended with 7"
-    first = secret.told("the worker of ann@example.org ended with 1")
-    assert secret.told("ann@example.org") in first
-    assert secret.told("ben@example.org") not in first
+    assert secret.anonymize("the worker of shop ended with 7") == "the worker of <repo-1> ended with 7"
+    first = secret.anonymize("the worker of ann@example.org ended with 1")
+    assert secret.anonymize("ann@example.org") in first
+    assert secret.anonymize("ben@example.org") not in first
 
 
 def test_a_hostile_text_takes_no_time(book: Phrasebook) -> None:
-    assert "GB" not in Anonymizer(book).told("GB free: " * 50_000)
+    assert "GB" not in Anonymizer(book).anonymize("GB free: " * 50_000)

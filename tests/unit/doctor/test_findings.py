@@ -13,7 +13,7 @@ from codebutler.chat.slack.people import clock_finding, scopes_finding
 from codebutler.cli.doctor import report_lines
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection
-from codebutler.operations.doctor import disk_finding, groups
+from codebutler.operations.doctor import disk_finding, group_alike
 from codebutler.protocol.messages import fail, ok, warn
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.checkup import agent_finding
@@ -97,7 +97,11 @@ def test_repositories_that_differ_in_their_channel_only_are_looked_at_once() -> 
         settings("three", plain),
         settings("four", offline),
     ]
-    assert [[each.name for each in group] for group in groups(given)] == [["one", "three"], ["two"], ["four"]]
+    assert [[each.name for each in group] for group in group_alike(given)] == [
+        ["one", "three"],
+        ["two"],
+        ["four"],
+    ]
 
 
 FINDINGS = (

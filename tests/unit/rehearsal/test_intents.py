@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.web.dashboard.changes import LineComment, message_of
+from codebutler.web.dashboard.changes import LineComment, review_message
 from codebutler_worker.agents.rehearsal.language import (
     Intent,
     is_inside,
@@ -171,5 +171,5 @@ def test_a_skill_is_left_to_agents_that_can_read() -> None:
 
 def test_comments_from_a_page_of_changes_are_not_taken_for_sentences() -> None:
     comment = LineComment(path="greet.py", first=2, last=2, quote=("+delete x",), text="Why not Hi?")
-    said = message_of([comment, comment])
+    said = review_message([comment, comment])
     assert understand(prompt(PromptMessage(said))) == [Intent("Commented")]

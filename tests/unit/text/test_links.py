@@ -87,7 +87,7 @@ def test_a_page_is_linked_where_it_can_be_opened(dashboard: str, workspace: str,
     address = DashboardAddress()
     address.url = dashboard
     post = Post(message=said(f"📝 **1 file** · +1 · [Review]({PAGES}changes/shop/t1)\n`a`"))
-    edited = Editor(str, pages=address.seen_from).edited(post, workspace)
+    edited = Editor(str, pages=address.url_for).edited(post, workspace)
     assert isinstance(edited, Post)
     link = f" · [Review]({leads_to}changes/shop/t1)" if leads_to else ""
     assert edited.message.markdown == f"📝 **1 file** · +1{link}\n`a`"
