@@ -121,7 +121,7 @@ def tell_deletion(server: WorkspaceServer) -> None:
     channel = next(iter(workspace.channels.values()))
     ts = workspace.next_ts()
     previous = {"type": "message", "user": workspace.person.id, "text": "gone", "ts": ts}
-    server.house.announcer.deleted(channel, ts, previous)
+    server.context.announcer.message_deleted(channel, ts, previous)
 
 
 def _commits(path: Path, pace: Pace) -> list[float]:

@@ -58,7 +58,7 @@ async def _signs(product: Scene, pace: Pace, *, sleeps: bool = False) -> tuple[l
 
 async def _sign(product: Scene) -> float:
     ts = product.server.say(product.names[0], "What is here?")
-    shown = product.server.house.statuses
+    shown = product.server.context.statuses
     return await _seen(product, ts, lambda thread: len(thread) > 1 or any(where == ts for _, where in shown))
 
 

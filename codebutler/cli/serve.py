@@ -118,7 +118,7 @@ def workspace(
         port=port,
         guests=tuple(user or []),
         guest_bots=tuple(bot or []),
-        subscriptions=Subscriptions(further=True),
+        subscriptions=Subscriptions(with_opt_in=True),
     )
     if manifest is not None:
         text = _read_manifest(manifest)

@@ -18,8 +18,8 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.http import admits
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.methods.files import MAX_FILE_BYTES
-from codebutler.workspace.params import Params, RateLimits, decode
-from codebutler.workspace.responses import Call, House
+from codebutler.workspace.params import Params, RateLimits, parse_params
+from codebutler.workspace.responses import Call, WorkspaceContext
 from codebutler.workspace.state import BOT_SCOPES, Json, MethodError, User
 
 
@@ -91,8 +91,8 @@ LOGIN_PAGE = (
 class WebApi:
     """Answers ``/api/<method>``, uploads and downloads."""
 
-    def __init__(self, house: House, faults: Faults, clock: Clock, limits: RateLimits) -> None:
-        self._house = house
+    def __init__(self, context: WorkspaceContext, faults: Faults, clock: Clock, limits: RateLimits) -> None:
+        self._context = context
         self.faults = faults
         self._clock = clock
         self.limits = limits
@@ -106,12 +106,12 @@ class WebApi:
     async def upload(self, request: Request) -> Response:
         """The upload, to the one-time URL from files.getUploadURLExternal."""
         body = await read_body(request, MAX_FILE_BYTES)
-        return await self._with_faults(request, "files.upload", lambda: self._take_file(request, body))
+        return await self._with_faults(request, "files.upload", lambda: self._store_upload(request, body))
 
     async def download(self, request: Request) -> Response:
         """A file's bytes for users who may read it; everybody else gets HTTP 200 and the login page, as from
         Slack."""
-        return await self._with_faults(request, "files.download", lambda: self._give_file(request))
+        return await self._with_faults(request, "files.download", lambda: self._file_response(request))
 
     async def _with_faults(self, request: Request, method: str, answer: Callable[[], Response]) -> Response:
         fault = self.faults.take(method, by_app=self._is_app(request))
@@ -120,7 +120,7 @@ class WebApi:
         if fault.kind == "rate_limit":
             return _rate_limited(fault.retry_after_s)
         if fault.kind == "status":
-            return PlainTextResponse("fault on order\n", fault.status)
+            return PlainTextResponse("injected fault\n", fault.status)
         if fault.kind == "error":
             return JSONResponse({"ok": False, "error": fault.error})
         return await self._drop_or_wait(request, fault, answer)
@@ -128,26 +128,26 @@ class WebApi:
     def _is_app(self, request: Request) -> bool:
         """Whether the app may be calling, rather than a person or guest: an upload, and a token in a form, do not
         show who it is."""
-        user = self._house.workspace.by_token(bearer(request))
-        return user is None or user.id == self._house.workspace.bot.id
+        user = self._context.workspace.by_token(bearer_token(request))
+        return user is None or user.id == self._context.workspace.bot.id
 
     async def _drop_or_wait(self, request: Request, fault: Fault, answer: Callable[[], Response]) -> Response:
         if fault.kind == "delay":
             await self._clock.sleep(fault.delay_s)
             return answer()
-        done = None if fault.kind == "reset" else answer()
+        response = None if fault.kind == "reset" else answer()
         if fault.kind == "hang":
-            await _gone(request)
+            await _wait_for_disconnect(request)
         transport = transport_of(request)
         if transport is not None:
             transport.abort()
             await asyncio.sleep(0)
-        return done or PlainTextResponse("reset\n", 502)
+        return response or PlainTextResponse("reset\n", 502)
 
     def _answer(self, request: Request, method: str, body: bytes) -> Response:
         try:
-            params = decode(request.headers.get("content-type", ""), request.url.query, body)
-            token = bearer(request) or params.text("token")
+            params = parse_params(request.headers.get("content-type", ""), request.url.query, body)
+            token = bearer_token(request) or params.text("token")
             user = None if method in WITHOUT_TOKEN and not token else self._caller(token)
             if wait_s := self._wait_s(method, user, params):
                 return _rate_limited(wait_s)
@@ -156,30 +156,30 @@ class WebApi:
                 raise MethodError("unknown_method")
             if user is None and method not in FOR_APP_TOKEN:
                 raise MethodError("not_allowed_token_type")
-            told = handler(Call(self._house, user, params))
-        except MethodError as refused:
-            return JSONResponse(refusal(refused))
+            result = handler(Call(self._context, user, params))
+        except MethodError as error:
+            return JSONResponse(error_body(error))
         headers = {"x-oauth-scopes": BOT_SCOPES} if user is not None and user.is_bot else {}
-        return JSONResponse({"ok": True, **told}, headers=headers)
+        return JSONResponse({"ok": True, **result}, headers=headers)
 
     def _caller(self, token: str) -> User | None:
         """The token's user; None for the app-level token. Raises MethodError not_authed, invalid_auth."""
         if not token:
             raise MethodError("not_authed")
-        if token == self._house.workspace.app_token:
+        if token == self._context.workspace.app_token:
             return None
-        if found := self._house.workspace.by_token(token):
+        if found := self._context.workspace.by_token(token):
             return found
         raise MethodError("invalid_auth")
 
     def _wait_s(self, method: str, user: User | None, params: Params) -> int:
         """Only the app has rate limits, not the people and guests."""
-        if user is not None and user.id != self._house.workspace.bot.id:
+        if user is not None and user.id != self._context.workspace.bot.id:
             return 0
         return self.limits.wait_s(method, params.text("channel"))
 
-    def _take_file(self, request: Request, body: bytes) -> Response:
-        stored = self._house.uploads.pop(request.path_params["ticket"], None)
+    def _store_upload(self, request: Request, body: bytes) -> Response:
+        stored = self._context.uploads.pop(request.path_params["ticket"], None)
         if stored is None:
             return PlainTextResponse("no such upload\n", 404)
         if len(body) != stored.length_bytes:
@@ -187,10 +187,10 @@ class WebApi:
         stored.content = body
         return PlainTextResponse(f"OK - {len(body)}")
 
-    def _give_file(self, request: Request) -> Response:
+    def _file_response(self, request: Request) -> Response:
         """Like Slack, sends HTTP 200 and a login page to users who may not read the file."""
-        workspace = self._house.workspace
-        user = workspace.by_token(bearer(request))
+        workspace = self._context.workspace
+        user = workspace.by_token(bearer_token(request))
         stored = workspace.files.get(request.path_params["file"])
         if user is None or stored is None or stored.content is None:
             return HTMLResponse(LOGIN_PAGE)
@@ -207,31 +207,31 @@ class WebApi:
         )
 
 
-def bearer(request: Request) -> str:
+def bearer_token(request: Request) -> str:
     """The Authorization header's token, or ""."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def refusal(refused: MethodError) -> Json:
+def error_body(error: MethodError) -> Json:
     """The body of a refused call: ``ok`` false, Slack's error code, and details if there are any."""
-    told: Json = {"ok": False, "error": refused.code}
-    if refused.details:
-        told["response_metadata"] = {"messages": list(refused.details)}
-    return told
+    body: Json = {"ok": False, "error": error.code}
+    if error.details:
+        body["response_metadata"] = {"messages": list(error.details)}
+    return body
 
 
-async def read_body(request: Request, most_bytes: int) -> bytes:
-    """Raises MethodError request_too_large beyond ``most_bytes``."""
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """Raises MethodError request_too_large beyond ``limit_bytes``."""
     parts = bytearray()
     async for part in request.stream():
         parts += part
-        if len(parts) > most_bytes:
+        if len(parts) > limit_bytes:
             raise MethodError("request_too_large")
     return bytes(parts)
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Wait until the caller gives up."""
     while (await request.receive())["type"] != "http.disconnect":
         continue
@@ -243,7 +243,7 @@ def _rate_limited(retry_after_s: int) -> Response:
     )
 
 
-HERE = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 TRANSPORT = "codebutler.transport"
 
 
@@ -261,7 +261,7 @@ class LoopbackGuard:
             await self._app(scope, receive, send)
             return
         headers = HTTPConnection(scope).headers
-        if not admits(headers.get("host", ""), headers.get("origin"), HERE):
+        if not admits(headers.get("host", ""), headers.get("origin"), LOOPBACK):
             refusal = WebSocketClose(1008) if scope["type"] == "websocket" else _FORBIDDEN
             await refusal(scope, receive, send)
             return

@@ -40,12 +40,12 @@ FIELDS = {
     "timepicker": "selected_time",
     "datetimepicker": "selected_date_time",
 }
-LISTS = frozenset({"selected_options", "selected_users", "selected_channels", "selected_conversations"})
-OPTIONS = frozenset({"selected_option", "selected_options"})
+LIST_FIELDS = frozenset({"selected_options", "selected_users", "selected_channels", "selected_conversations"})
+OPTION_FIELDS = frozenset({"selected_option", "selected_options"})
 STATELESS = frozenset({"overflow"})
 REQUIRED = "Please complete this required field."
-MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
-WEB = re.compile(r"https?://[^\s/]+\S*")
+EMAIL_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*")
 
 
 def elements(block: Json) -> Iterator[Json]:
@@ -67,17 +67,17 @@ def options(element: Json) -> list[Json]:
     return known
 
 
-def answered(element: Json, value: Any) -> Any:
+def answer_value(element: Json, value: Any) -> Any:
     """A page's value in Slack's form. Raises MethodError invalid_arguments for an unknown option."""
     field = FIELDS.get(str(element.get("type")), "value")
-    if field in LISTS:
-        return [_chosen(element, field, item) for item in value or []]
+    if field in LIST_FIELDS:
+        return [_choice_value(element, field, item) for item in value or []]
     if value in (None, ""):
         return None
-    return _chosen(element, field, value)
+    return _choice_value(element, field, value)
 
 
-def state(blocks: list[Json], answers: Json) -> Json:
+def state_values(blocks: list[Json], answers: Json) -> Json:
     """The state of every element that has one: its answer, or its initial value."""
     values: Json = {}
     for block in blocks:
@@ -85,21 +85,21 @@ def state(blocks: list[Json], answers: Json) -> Json:
             kind, action_id = str(element.get("type")), str(element.get("action_id"))
             if kind not in FIELDS or kind in STATELESS:
                 continue
-            given = answers.get(block["block_id"]) or {}
-            value = answered(element, given[action_id]) if action_id in given else _initial(element)
+            typed = answers.get(block["block_id"]) or {}
+            value = answer_value(element, typed[action_id]) if action_id in typed else _initial(element)
             values.setdefault(block["block_id"], {})[action_id] = {"type": kind, FIELDS[kind]: value}
     return values
 
 
-def problems(blocks: list[Json], values: Json) -> dict[str, str]:
+def form_problems(blocks: list[Json], values: Json) -> dict[str, str]:
     """Errors that prevent submitting a form, by block: those that Slack's own clients check."""
     found: dict[str, str] = {}
     for block in blocks:
         element = block.get("element")
         if block.get("type") != "input" or not isinstance(element, dict):
             continue
-        told = values.get(block["block_id"], {}).get(element.get("action_id"), {})
-        value = told.get(FIELDS.get(str(element.get("type")), "value"))
+        answer = values.get(block["block_id"], {}).get(element.get("action_id"), {})
+        value = answer.get(FIELDS.get(str(element.get("type")), "value"))
         if problem := _problem(block, element, value):
             found[block["block_id"]] = problem
     return found
@@ -113,9 +113,13 @@ def _problem(block: Json, element: Json, value: Any) -> str:
         case "plain_text_input":
             return _length_problem(element, len(text))
         case "email_text_input":
-            return "" if MAIL.fullmatch(text) else "Please enter a valid email address."
+            return "" if EMAIL_ADDRESS.fullmatch(text) else "Please enter a valid email address."
         case "url_text_input":
-            return "" if WEB.fullmatch(text) else "Please enter a valid address, beginning with https://."
+            return (
+                ""
+                if WEB_ADDRESS.fullmatch(text)
+                else "Please enter a valid address, beginning with https://."
+            )
         case "number_input":
             return _number_problem(element, text)
     return ""
@@ -136,22 +140,22 @@ def _number_problem(element: Json, text: str) -> str:
         return "Please enter a number."
     if not element.get("is_decimal_allowed") and not number.is_integer():
         return "Please enter a whole number."
-    least, most = element.get("min_value"), element.get("max_value")
-    if least is not None and number < float(least):
-        return f"Please enter {least} or more."
-    if most is not None and number > float(most):
-        return f"Please enter {most} or less."
+    minimum, maximum = element.get("min_value"), element.get("max_value")
+    if minimum is not None and number < float(minimum):
+        return f"Please enter {minimum} or more."
+    if maximum is not None and number > float(maximum):
+        return f"Please enter {maximum} or less."
     return ""
 
 
 def _initial(element: Json) -> Any:
     field = FIELDS[str(element["type"])]
     value = element.get(f"initial_{field.removeprefix('selected_')}")
-    return ([] if field in LISTS else None) if value is None else value
+    return ([] if field in LIST_FIELDS else None) if value is None else value
 
 
-def _chosen(element: Json, field: str, value: Any) -> Any:
-    if field not in OPTIONS:
+def _choice_value(element: Json, field: str, value: Any) -> Any:
+    if field not in OPTION_FIELDS:
         return value
     # The options of an external select are in the app; the page returns the whole option that it got.
     if isinstance(value, dict) and "external" in str(element.get("type")):
@@ -166,16 +170,16 @@ MAX_BLOCKS = 50
 MAX_MARKDOWN_CHARS = 12_000
 
 
-def accepted(blocks: list[Json], most: int = MAX_BLOCKS) -> list[Json]:
+def checked_blocks(blocks: list[Json], limit: int = MAX_BLOCKS) -> list[Json]:
     """The blocks as Slack would store them, each with a block_id, each interactive element with an action_id. Raises
     MethodError invalid_blocks or msg_blocks_too_long."""
-    if len(blocks) > most:
-        raise invalid(f"no more than {most} items allowed", "/blocks")
+    if len(blocks) > limit:
+        raise invalid(f"no more than {limit} items allowed", "/blocks")
     markdown_chars = sum(len(_text(block)) for block in blocks if block.get("type") == "markdown")
     if markdown_chars > MAX_MARKDOWN_CHARS:
         raise MethodError("msg_blocks_too_long")
     check(blocks)
-    return [_named(block, index) for index, block in enumerate(blocks)]
+    return [_with_ids(block, index) for index, block in enumerate(blocks)]
 
 
 def find_action(blocks: list[Json], action_id: str, block_id: str = "") -> Json | None:
@@ -189,17 +193,17 @@ def find_action(blocks: list[Json], action_id: str, block_id: str = "") -> Json 
     return None
 
 
-def _named(block: Json, index: int) -> Json:
+def _with_ids(block: Json, index: int) -> Json:
     """The block with the IDs that Slack adds if the app gave none."""
-    named = {"block_id": f"b{index}", **block}
+    block_with_ids = {"block_id": f"b{index}", **block}
     if block["type"] in ("actions", "input", "section"):
         for place in ("accessory", "element"):
             if isinstance(block.get(place), dict) and block[place].get("type") != "image":
-                named[place] = {"action_id": f"{place}{index}", **block[place]}
+                block_with_ids[place] = {"action_id": f"{place}{index}", **block[place]}
     if block["type"] == "actions":
         row = enumerate(elements(block))
-        named["elements"] = [{"action_id": f"element{index}-{at}", **element} for at, element in row]
-    return named
+        block_with_ids["elements"] = [{"action_id": f"element{index}-{at}", **element} for at, element in row]
+    return block_with_ids
 
 
 def _text(item: Json) -> str:
@@ -240,128 +244,130 @@ def invalid(reason: str, where: str) -> MethodError:
 
 def check(blocks: list[Json]) -> None:
     """Raises MethodError invalid_blocks for the first error."""
-    _once((str(block["block_id"]) for block in blocks if block.get("block_id")), "block_id", "/blocks")
+    _check_unique(
+        (str(block["block_id"]) for block in blocks if block.get("block_id")), "block_id", "/blocks"
+    )
     for index, block in enumerate(blocks):
-        _block(block, f"/blocks/{index}")
+        _check_block(block, f"/blocks/{index}")
 
 
-def _block(block: Json, where: str) -> None:
+def _check_block(block: Json, where: str) -> None:
     kind = block.get("type")
     if kind not in BLOCKS:
         raise invalid(f"unsupported type: {kind}", f"{where}/type")
-    _short(block, "block_id", MAX_ID_CHARS, where)
+    _check_length(block, "block_id", MAX_ID_CHARS, where)
     match kind:
         case "section":
-            _section(block, where)
+            _check_section(block, where)
         case "header":
             _check_text(block.get("text"), 150, f"{where}/text", plain=True)
         case "image":
-            _image(block, where)
+            _check_image(block, where)
         case "input":
             _check_text(block.get("label"), PLAIN_TEXTS["label"], f"{where}/label", plain=True)
             if not isinstance(block.get("element"), dict):
                 raise invalid("missing required field: element", where)
         case "context":
-            _context(block, where)
+            _check_context(block, where)
         case "actions":
-            _count(block.get("elements"), MAX_ACTION_ELEMENTS, f"{where}/elements")
+            _check_count(block.get("elements"), MAX_ACTION_ELEMENTS, f"{where}/elements")
     found = list(elements(block)) if kind in ("section", "input", "actions") else []
-    _once((str(one["action_id"]) for one in found if one.get("action_id")), "action_id", where)
+    _check_unique((str(one["action_id"]) for one in found if one.get("action_id")), "action_id", where)
     for element in found:
-        _element(element, where)
+        _check_element(element, where)
 
 
-def _section(block: Json, where: str) -> None:
+def _check_section(block: Json, where: str) -> None:
     fields = block.get("fields")
     if not block.get("text") and not fields:
         raise invalid("missing required field: text or fields", where)
     if block.get("text"):
         _check_text(block["text"], MAX_TEXT_CHARS, f"{where}/text")
     if fields is not None:
-        _count(fields, MAX_FIELDS, f"{where}/fields")
+        _check_count(fields, MAX_FIELDS, f"{where}/fields")
         for field in fields:
             _check_text(field, 2000, f"{where}/fields")
 
 
-def _context(block: Json, where: str) -> None:
+def _check_context(block: Json, where: str) -> None:
     found = block.get("elements")
-    _count(found, MAX_CONTEXT_ELEMENTS, f"{where}/elements")
+    _check_count(found, MAX_CONTEXT_ELEMENTS, f"{where}/elements")
     for element in found or []:
         if isinstance(element, dict) and element.get("type") == "image":
-            _image(element, f"{where}/elements")
+            _check_image(element, f"{where}/elements")
         else:
             _check_text(element, MAX_TEXT_CHARS, f"{where}/elements")
 
 
-def _image(image: Json, where: str) -> None:
+def _check_image(image: Json, where: str) -> None:
     if not image.get("alt_text"):
         raise invalid("missing required field: alt_text", where)
     if not image.get("image_url") and not image.get("slack_file"):
         raise invalid("missing required field: image_url or slack_file", where)
     for name in ("alt_text", "image_url"):
-        _short(image, name, STRINGS[name], where)
+        _check_length(image, name, STRINGS[name], where)
 
 
-def _element(element: Json, where: str) -> None:
+def _check_element(element: Json, where: str) -> None:
     kind = str(element.get("type"))
     if kind == "image":
-        _image(element, where)
+        _check_image(element, where)
         return
     if kind not in CONTROLS:
         raise invalid(f"unsupported type: {kind}", f"{where}/type")
     if kind == "button":
-        _button(element, where)
-    for name, most in STRINGS.items():
-        _short(element, name, most, where)
+        _check_button(element, where)
+    for name, limit in STRINGS.items():
+        _check_length(element, name, limit, where)
     if element.get("placeholder") is not None:
         _check_text(element["placeholder"], PLAIN_TEXTS["placeholder"], f"{where}/placeholder", plain=True)
-    _confirm(element.get("confirm"), f"{where}/confirm")
+    _check_confirm(element.get("confirm"), f"{where}/confirm")
     if kind in WITH_OPTIONS:
-        _options(element, MAX_OPTIONS.get(kind, MAX_SELECT_OPTIONS), where)
+        _check_options(element, MAX_OPTIONS.get(kind, MAX_SELECT_OPTIONS), where)
 
 
-def _button(button: Json, where: str) -> None:
+def _check_button(button: Json, where: str) -> None:
     _check_text(button.get("text"), 75, f"{where}/text", plain=True)
     if button.get("style") not in (None, "primary", "danger"):
         raise invalid("must be a valid enum value", f"{where}/style")
 
 
-def _confirm(given: Any, where: str) -> None:
-    for name, most in CONFIRM_TEXTS.items():
-        if isinstance(given, dict) and name in given:
-            _check_text(given[name], most, f"{where}/{name}")
+def _check_confirm(confirm: Any, where: str) -> None:
+    for name, limit in CONFIRM_TEXTS.items():
+        if isinstance(confirm, dict) and name in confirm:
+            _check_text(confirm[name], limit, f"{where}/{name}")
 
 
-def _options(element: Json, most: int, where: str) -> None:
+def _check_options(element: Json, limit: int, where: str) -> None:
     found = options(element)
-    _count(found, most, f"{where}/options")
+    _check_count(found, limit, f"{where}/options")
     for option in found:
         _check_text(option.get("text"), 75, f"{where}/options/text")
-        _short(option, "value", 150, f"{where}/options")
+        _check_length(option, "value", 150, f"{where}/options")
 
 
-def _check_text(given: Any, most: int, where: str, *, plain: bool = False) -> None:
+def _check_text(value: Any, limit: int, where: str, *, plain: bool = False) -> None:
     """A non-empty text object; ``plain``: no mrkdwn."""
-    if not isinstance(given, dict) or not isinstance(given.get("text"), str):
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
         raise invalid("missing required field: text", where)
     kinds = ("plain_text",) if plain else ("plain_text", "mrkdwn")
-    if given.get("type") not in kinds:
+    if value.get("type") not in kinds:
         raise invalid(f"must be a valid enum value: {' or '.join(kinds)}", f"{where}/type")
-    if not 0 < len(given["text"]) <= most:
-        raise invalid(f"must have 1 to {most} characters", f"{where}/text")
+    if not 0 < len(value["text"]) <= limit:
+        raise invalid(f"must have 1 to {limit} characters", f"{where}/text")
 
 
-def _short(given: Json, name: str, most: int, where: str) -> None:
-    if len(str(given.get(name) or "")) > most:
-        raise invalid(f"must be less than {most + 1} characters", f"{where}/{name}")
+def _check_length(item: Json, name: str, limit: int, where: str) -> None:
+    if len(str(item.get(name) or "")) > limit:
+        raise invalid(f"must be less than {limit + 1} characters", f"{where}/{name}")
 
 
-def _count(given: Any, most: int, where: str) -> None:
-    if not isinstance(given, list) or not 0 < len(given) <= most:
-        raise invalid(f"between 1 and {most} items allowed", where)
+def _check_count(items: Any, limit: int, where: str) -> None:
+    if not isinstance(items, list) or not 0 < len(items) <= limit:
+        raise invalid(f"between 1 and {limit} items allowed", where)
 
 
-def _once(ids: Iterable[str], name: str, where: str) -> None:
+def _check_unique(ids: Iterable[str], name: str, where: str) -> None:
     seen: set[str] = set()
     for one in ids:
         if one in seen:

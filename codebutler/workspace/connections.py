@@ -62,7 +62,7 @@ class Stream:
                 at = entry.number
                 if entry.audience is None or user in entry.audience:
                     yield f"id: {at}\ndata: {msgspec.json.encode(entry.event).decode()}\n\n"
-            if not await self._more_than(at):
+            if not await self._wait_for_more(at):
                 yield ": still here\n\n"
 
     def _after(self, number: int) -> list[StreamEntry]:
@@ -70,7 +70,7 @@ class Stream:
         first = len(self._ring) - count
         return [self._ring[index] for index in range(first, len(self._ring))]
 
-    async def _more_than(self, number: int) -> bool:
+    async def _wait_for_more(self, number: int) -> bool:
         try:
             return await self._signal.until(lambda: self._closed or self._last > number, KEEP_ALIVE_S)
         except TimeoutError:
@@ -92,10 +92,10 @@ class Signal:
             if not future.done():
                 future.set_result(None)
 
-    async def until(self, look: Callable[[], T | None], timeout_s: float) -> T:
-        """Raises TimeoutError if ``look`` returns nothing true within ``timeout_s``."""
+    async def until(self, condition: Callable[[], T | None], timeout_s: float) -> T:
+        """Raises TimeoutError if ``condition`` returns nothing true within ``timeout_s``."""
         async with asyncio.timeout(timeout_s):
-            while not (found := look()):
+            while not (found := condition()):
                 await self._changed()
             return found
 
@@ -129,13 +129,13 @@ class Connection:
 
 
 class Connections:
-    """The connections of one app. ``signal`` is notified when one opens or closes; ``take`` gets what they send."""
+    """The connections of one app. ``signal`` is notified when one opens or closes; ``on_frame`` gets what they send."""
 
-    def __init__(self, app_id: str, signal: Signal, take: Callable[[str], None]) -> None:
+    def __init__(self, app_id: str, signal: Signal, on_frame: Callable[[str], None]) -> None:
         self.enabled = True
         self._app_id = app_id
         self._signal = signal
-        self._take = take
+        self._on_frame = on_frame
         self._tickets: set[str] = set()
         self._open: list[Connection] = []
         self._turn = 0
@@ -144,7 +144,7 @@ class Connections:
         return len(self._open)
 
     @property
-    def fresh(self) -> int:
+    def active_count(self) -> int:
         """How many were not asked to disconnect."""
         return sum(not connection.draining for connection in self._open)
 
@@ -165,7 +165,7 @@ class Connections:
         self._tickets.discard(ticket)
         await socket.accept()
         if len(self._open) >= MAX_CONNECTIONS:
-            await socket.send_json(self._farewell("too_many_websockets"))
+            await socket.send_json(self._disconnect_message("too_many_websockets"))
             await socket.close()
             return
         connection = Connection(transport)
@@ -175,7 +175,7 @@ class Connections:
         writer = asyncio.create_task(_write(socket, connection), name="workspace-socket-writer")
         try:
             async for text in socket.iter_text():
-                self._take(text)
+                self._on_frame(text)
         except WebSocketDisconnected:
             pass  # the writer found out first
         finally:
@@ -184,18 +184,18 @@ class Connections:
             await asyncio.gather(writer, return_exceptions=True)
             self._signal.notify()
 
-    def next(self) -> Connection | None:
+    def next_connection(self) -> Connection | None:
         """The next connection to send to, None if there is none."""
-        staying = [connection for connection in self._open if not connection.draining] or self._open
-        if not staying:
+        candidates = [connection for connection in self._open if not connection.draining] or self._open
+        if not candidates:
             return None
         self._turn += 1
-        return staying[self._turn % len(staying)]
+        return candidates[self._turn % len(candidates)]
 
     def disconnect(self, reason: Reason) -> list[Connection]:
         """Send a disconnect message to every connection, as Slack does before closing; returns those to close."""
         for connection in self._open:
-            connection.outgoing.put_nowait(self._farewell(reason))
+            connection.outgoing.put_nowait(self._disconnect_message(reason))
             connection.draining = connection.draining or reason != "warning"
         if reason == "link_disabled":
             self.enabled = False
@@ -225,11 +225,11 @@ class Connections:
             "connection_info": {"app_id": self._app_id},
         }
 
-    def _farewell(self, reason: Reason) -> Json:
-        told: Json = {"type": "disconnect", "reason": reason, "debug_info": {"host": "workspace"}}
+    def _disconnect_message(self, reason: Reason) -> Json:
+        message: Json = {"type": "disconnect", "reason": reason, "debug_info": {"host": "workspace"}}
         if reason == "too_many_websockets":
-            told.update(num_connections=len(self._open), connection_info={"app_id": self._app_id})
-        return told
+            message.update(num_connections=len(self._open), connection_info={"app_id": self._app_id})
+        return message
 
 
 async def _write(socket: WebSocket, connection: Connection) -> None:

@@ -21,28 +21,30 @@ class Announcer:
         self._hub = hub
         self._stream = stream
 
-    def posted(self, channel: Channel, message: Message) -> None:
+    def message_posted(self, channel: Channel, message: Message) -> None:
         """A new message or reply; for a mention of the bot the app gets a second event, app_mention."""
-        told = render.message(self._workspace, channel, message)
-        event = {**told, "channel": channel.id, "event_ts": message.ts, "channel_type": channel.kind}
-        self._tell(channel, event)
+        rendered = render.message(self._workspace, channel, message)
+        event = {**rendered, "channel": channel.id, "event_ts": message.ts, "channel_type": channel.kind}
+        self._publish(channel, event)
         if self._mentions_bot(channel, message):
             mention = {**event, "type": "app_mention"}
             mention.pop("channel_type")
             self._deliver(channel, mention)
 
-    def changed(self, channel: Channel, message: Message, previous: Json) -> None:
+    def message_changed(self, channel: Channel, message: Message, previous: Json) -> None:
         """A message was edited; ``previous`` is its earlier JSON in Slack's form."""
-        told = render.message(self._workspace, channel, message)
-        self._tell_hidden(channel, "message_changed", message=told, previous_message=previous)
+        rendered = render.message(self._workspace, channel, message)
+        self._publish_hidden(channel, "message_changed", message=rendered, previous_message=previous)
 
-    def deleted(self, channel: Channel, ts: str, previous: Json) -> None:
+    def message_deleted(self, channel: Channel, ts: str, previous: Json) -> None:
         """A message was deleted; ``previous`` is its JSON in Slack's form."""
-        self._tell_hidden(channel, "message_deleted", deleted_ts=ts, previous_message=previous)
+        self._publish_hidden(channel, "message_deleted", deleted_ts=ts, previous_message=previous)
 
-    def reacted(self, channel: Channel, message: Message, user: User, reaction: str, *, added: bool) -> None:
+    def reaction_changed(
+        self, channel: Channel, message: Message, user: User, reaction: str, *, added: bool
+    ) -> None:
         """Somebody's reaction, by its name without colons, was added (``added``) or removed."""
-        self.happened(
+        self.channel_event(
             channel,
             {
                 "type": "reaction_added" if added else "reaction_removed",
@@ -53,7 +55,7 @@ class Announcer:
             },
         )
 
-    def marked(self, channel: Channel, user: User, ts: str) -> None:
+    def read_marked(self, channel: Channel, user: User, ts: str) -> None:
         """How far somebody has read; for their own pages only."""
         event: Json = {
             "type": "im_marked" if channel.is_im else "channel_marked",
@@ -79,14 +81,14 @@ class Announcer:
         }
         self._stream.publish(event, _audience(channel))
         if not channel.is_hidden:
-            self._send(channel, event)
+            self._send_to_app(channel, event)
 
-    def happened(self, channel: Channel, event: Json, *, told_anyway: bool = False) -> None:
-        """A change of a channel, or in it. ``told_anyway``: the app gets it though it is no member."""
+    def channel_event(self, channel: Channel, event: Json, *, to_nonmember: bool = False) -> None:
+        """A change of a channel, or in it. ``to_nonmember``: the app gets it though it is no member."""
         stamped = {**event, "event_ts": self._workspace.next_ts()}
         self._stream.publish(stamped, _audience(channel))
-        if told_anyway or self._workspace.bot.id in channel.members:
-            self._send(channel, stamped)
+        if to_nonmember or self._workspace.bot.id in channel.members:
+            self._send_to_app(channel, stamped)
 
     def home_opened(self, channel: Channel, user: str, tab: str, view: View | None) -> None:
         """A person opens the app's home or its messages; ``channel`` is their direct conversation."""
@@ -99,20 +101,20 @@ class Announcer:
         }
         if view is not None:
             event["view"] = render.view(self._workspace, view)
-        self._send(channel, event)
+        self._send_to_app(channel, event)
 
     def views_changed(self, user: str, views: Views) -> None:
         """Tell a person's page what it shows now."""
         shown = render.views(self._workspace, views, user)
         self._stream.publish({"type": "views", **shown}, frozenset({user}))
 
-    def joined_team(self, user: User) -> None:
+    def team_joined(self, user: User) -> None:
         """Somebody new in the workspace."""
         self._stream.publish({"type": "team_join", "user": render.person(user)})
         event = {"type": "team_join", "user": render.user(self._workspace, user)}
-        self._send(None, {**event, "event_ts": self._workspace.next_ts()})
+        self._send_to_app(None, {**event, "event_ts": self._workspace.next_ts()})
 
-    def shared(self, channel: Channel, user: User, file_id: str) -> None:
+    def file_shared(self, channel: Channel, user: User, file_id: str) -> None:
         """A file is in a channel now."""
         event: Json = {
             "type": "file_shared",
@@ -124,9 +126,11 @@ class Announcer:
 
     def file_deleted(self, file_id: str) -> None:
         """A file was deleted."""
-        self._send(None, {"type": "file_deleted", "file_id": file_id, "event_ts": self._workspace.next_ts()})
+        self._send_to_app(
+            None, {"type": "file_deleted", "file_id": file_id, "event_ts": self._workspace.next_ts()}
+        )
 
-    def status(self, channel: Channel, thread_ts: str, status: str, lasts_s: float) -> None:
+    def status_changed(self, channel: Channel, thread_ts: str, status: str, lasts_s: float) -> None:
         """The app's status in a thread; "" clears it."""
         self._stream.publish(
             {
@@ -139,17 +143,17 @@ class Announcer:
             _audience(channel),
         )
 
-    def _tell(self, channel: Channel, event: Json) -> None:
+    def _publish(self, channel: Channel, event: Json) -> None:
         self._stream.publish(event, _audience(channel))
         self._deliver(channel, event)
 
     def _deliver(self, channel: Channel, event: Json) -> None:
         if self._workspace.bot.id in channel.members:
-            self._send(channel, event)
+            self._send_to_app(channel, event)
 
-    def _send(self, channel: Channel | None, event: Json) -> None:
-        if self._subscriptions.wants(event, channel.kind if channel else ""):
-            self._hub.deliver("events_api", self._callback(event, channel.id if channel else ""))
+    def _send_to_app(self, channel: Channel | None, event: Json) -> None:
+        if self._subscriptions.includes(event, channel.kind if channel else ""):
+            self._hub.deliver("events_api", self._event_callback(event, channel.id if channel else ""))
 
     def _mentions_bot(self, channel: Channel, message: Message) -> bool:
         """Slack: no app_mention for direct conversations, the app's own posts and join notices."""
@@ -157,12 +161,12 @@ class Announcer:
             return False
         return f"<@{self._workspace.bot.id}>" in message.text
 
-    def _tell_hidden(self, channel: Channel, subtype: str, **fields: object) -> None:
+    def _publish_hidden(self, channel: Channel, subtype: str, **fields: object) -> None:
         ts = self._workspace.next_ts()
         event: Json = {"type": "message", "subtype": subtype, "hidden": True, "channel": channel.id, "ts": ts}
-        self._tell(channel, {**event, "event_ts": ts, "channel_type": channel.kind, **fields})
+        self._publish(channel, {**event, "event_ts": ts, "channel_type": channel.kind, **fields})
 
-    def _callback(self, event: Json, channel_id: str) -> Json:
+    def _event_callback(self, event: Json, channel_id: str) -> Json:
         workspace = self._workspace
         return {
             "token": "verification-token",

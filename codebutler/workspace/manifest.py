@@ -51,14 +51,8 @@ class _Shortcut(Struct, frozen=True):
     type: Literal["global", "message"] = "global"
 
 
-class _Command(Struct, frozen=True):
-    command: str
-    description: str = ""
-    usage_hint: str = ""
-
-
 class _Features(Struct, frozen=True):
-    slash_commands: tuple[_Command, ...] = ()
+    slash_commands: tuple[AppCommand, ...] = ()
     shortcuts: tuple[_Shortcut, ...] = ()
 
 
@@ -83,10 +77,7 @@ def offers_of(manifest: str) -> Offers:
     if features is None:
         raise CodeButlerError("not an app manifest (no `features`): export it from your app's page at Slack")
     return Offers(
-        commands=tuple(
-            AppCommand(command=one.command, description=one.description, usage_hint=one.usage_hint)
-            for one in features.slash_commands
-        ),
+        commands=features.slash_commands,
         shortcuts=tuple(
             Shortcut(callback_id=one.callback_id, name=one.name, on_message=one.type == "message")
             for one in features.shortcuts
@@ -95,22 +86,23 @@ def offers_of(manifest: str) -> Offers:
 
 
 # Sent only to apps that subscribe explicitly: most have no use for them.
-FURTHER = frozenset({"file_shared", "file_deleted", "team_join", "pin_added", "pin_removed"})
+OPT_IN_EVENTS = frozenset({"file_shared", "file_deleted", "team_join", "pin_added", "pin_removed"})
 
 MESSAGES = {"im": "message.im", "group": "message.groups", "channel": "message.channels"}
 
 
 class Subscriptions(Struct, frozen=True, kw_only=True):
-    """``names`` as in a manifest's ``bot_events``; None: everything, but ``FURTHER`` only with ``further``."""
+    """``names`` as in a manifest's ``bot_events``; None: everything, but ``OPT_IN_EVENTS`` only with
+    ``with_opt_in``."""
 
     names: frozenset[str] | None = None
-    further: bool = False
+    with_opt_in: bool = False
 
-    def wants(self, event: Json, channel_kind: str) -> bool:
+    def includes(self, event: Json, channel_kind: str) -> bool:
         """Whether the app receives this event in this type of conversation (``channel``, ``group`` or ``im``)."""
         kind = str(event["type"])
         if self.names is None:
-            return self.further or kind not in FURTHER
+            return self.with_opt_in or kind not in OPT_IN_EVENTS
         if kind == "message":
             return MESSAGES.get(channel_kind, "message.channels") in self.names
         return kind in self.names
@@ -119,7 +111,7 @@ class Subscriptions(Struct, frozen=True, kw_only=True):
 def subscriptions_of(manifest: str) -> Subscriptions:
     """The events a manifest subscribes to; everything if it does not mention events. Raises CodeButlerError."""
     events = _read(manifest).settings.event_subscriptions
-    return Subscriptions(names=frozenset(events.bot_events) if events else None, further=True)
+    return Subscriptions(names=frozenset(events.bot_events) if events else None, with_opt_in=True)
 
 
 def _read(manifest: str) -> _Manifest:

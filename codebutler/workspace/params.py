@@ -46,7 +46,7 @@ class Params:
             return str(value)
         raise MethodError("invalid_arguments", (f"{name} must be a string",))
 
-    def needed(self, name: str, code: str = "invalid_arguments") -> str:
+    def required(self, name: str, code: str = "invalid_arguments") -> str:
         """Raises MethodError with ``code`` when it is missing or empty."""
         if found := self.text(name):
             return found
@@ -56,14 +56,14 @@ class Params:
         """True for true, "true" and "1", which forms can express; everything else is false."""
         return str(self.values.get(name)).lower() in ("true", "1")
 
-    def number(self, name: str, default: int, most: int) -> int:
-        """Between 1 and ``most``."""
+    def number(self, name: str, default: int, maximum: int) -> int:
+        """Between 1 and ``maximum``."""
         text = self.text(name)
         if not text:
             return default
         if not text.isdecimal():
             raise MethodError("invalid_limit" if name == "limit" else "invalid_arguments")
-        return max(1, min(int(text), most))
+        return max(1, min(int(text), maximum))
 
     def objects(self, name: str, code: str = "invalid_arguments") -> list[Json] | None:
         """A list of JSON objects; None when the argument is absent."""
@@ -93,19 +93,19 @@ class Params:
             raise MethodError(code) from None
 
 
-def decode(content_type: str, query: str, body: bytes) -> Params:
+def parse_params(content_type: str, query: str, body: bytes) -> Params:
     """Body arguments win over the query's. Raises MethodError invalid_json, invalid_form_data."""
     values: Json = dict(parse_qsl(query, keep_blank_values=True))
     if not body:
         return Params(values)
     if content_type.startswith("application/json"):
         try:
-            given = msgspec.json.decode(body)
+            arguments = msgspec.json.decode(body)
         except msgspec.DecodeError:
             raise MethodError("invalid_json") from None
-        if not isinstance(given, dict):
+        if not isinstance(arguments, dict):
             raise MethodError("json_not_object")
-        return Params({**values, **given})
+        return Params({**values, **arguments})
     if content_type.startswith("application/x-www-form-urlencoded"):
         try:
             values.update(parse_qsl(body.decode(), keep_blank_values=True))
@@ -115,7 +115,7 @@ def decode(content_type: str, query: str, body: bytes) -> Params:
     raise MethodError("invalid_post_type")
 
 
-def decoded(body: bytes, kind: type[T]) -> T:
+def decode_body(body: bytes, kind: type[T]) -> T:
     """A JSON body as ``kind``. Raises MethodError invalid_arguments, saying what was expected where."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -125,7 +125,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
 
 def page(items: Sequence[T], params: Params) -> tuple[list[T], str]:
     """The page for ``cursor`` and ``limit``, and the next cursor ("" at the end)."""
-    start = int(open_cursor(params.text("cursor")) or "0")
+    start = int(parse_cursor(params.text("cursor")) or "0")
     end = start + params.number("limit", 100, 999)
     return list(items[start:end]), make_cursor(str(end)) if end < len(items) else ""
 
@@ -135,7 +135,7 @@ def make_cursor(place: str) -> str:
     return base64.urlsafe_b64encode(f"next:{place}".encode()).decode()
 
 
-def open_cursor(cursor: str) -> str:
+def parse_cursor(cursor: str) -> str:
     """The position of a cursor; "" for none. Raises MethodError invalid_cursor."""
     if not cursor:
         return ""
@@ -204,19 +204,19 @@ class RateLimits:
     def wait_s(self, method: str, channel: str) -> int:
         """0 if the call may pass (and is counted), else the Retry-After in whole seconds."""
         self.calls[method] += 1
-        wait_s = self._due_s(method, channel)
+        wait_s = self._retry_after_s(method, channel)
         if wait_s:
             self.violations[method] += 1
         return wait_s if self.enforced else 0
 
-    def _due_s(self, method: str, channel: str) -> int:
+    def _retry_after_s(self, method: str, channel: str) -> int:
         if method == "chat.postMessage":
-            wait_s = self._take(f"post {channel}", POST_BURST, 1.0)
-            return wait_s or self._take(method, POSTS_BURST, POSTS_PER_S)
+            wait_s = self._take_token(f"post {channel}", POST_BURST, 1.0)
+            return wait_s or self._take_token(method, POSTS_BURST, POSTS_PER_S)
         per_minute = PER_MINUTE.get(method, DEFAULT_PER_MINUTE)
-        return self._take(method, per_minute, per_minute / 60)
+        return self._take_token(method, per_minute, per_minute / 60)
 
-    def _take(self, key: str, burst: int, per_second: float) -> int:
+    def _take_token(self, key: str, burst: int, per_second: float) -> int:
         now_s = self._clock.monotonic()
         bucket = self._buckets.setdefault(key, _Bucket(float(burst), now_s))
         bucket.tokens = min(float(burst), bucket.tokens + (now_s - bucket.filled_s) * per_second)

@@ -20,42 +20,42 @@ def bot_profile(workspace: Workspace, bot: User) -> Json:
     }
 
 
-def message(workspace: Workspace, channel: Channel, told_of: Message, *, metadata: bool = False) -> Json:
+def message(workspace: Workspace, channel: Channel, stored: Message, *, metadata: bool = False) -> Json:
     """A message as in history and events; ``metadata`` only for readers that asked for it."""
-    told: Json = {
+    rendered: Json = {
         "type": "message",
-        "user": told_of.user,
-        "text": told_of.text,
-        "ts": told_of.ts,
+        "user": stored.user,
+        "text": stored.text,
+        "ts": stored.ts,
         "team": workspace.team_id,
     }
     optional: Json = {
-        "subtype": told_of.subtype,
-        "client_msg_id": told_of.client_msg_id,
-        "inviter": told_of.inviter,
-        "blocks": told_of.blocks,
-        "attachments": told_of.attachments,
-        "files": told_of.files,
-        "edited": told_of.edited,
-        "metadata": told_of.metadata if metadata else None,
+        "subtype": stored.subtype,
+        "client_msg_id": stored.client_msg_id,
+        "inviter": stored.inviter,
+        "blocks": stored.blocks,
+        "attachments": stored.attachments,
+        "files": stored.files,
+        "edited": stored.edited,
+        "metadata": stored.metadata if metadata else None,
         "reactions": [
-            {"name": name, "users": users, "count": len(users)} for name, users in told_of.reactions.items()
+            {"name": name, "users": users, "count": len(users)} for name, users in stored.reactions.items()
         ],
     }
-    told.update({key: value for key, value in optional.items() if value})
-    if told_of.files:
-        told.update(upload=False, display_as_bot=False)
-    if told_of.stream is not None:
-        told["streaming_state"] = "in_progress"
-    if told_of.username:
+    rendered.update({key: value for key, value in optional.items() if value})
+    if stored.files:
+        rendered.update(upload=False, display_as_bot=False)
+    if stored.stream is not None:
+        rendered["streaming_state"] = "in_progress"
+    if stored.username:
         # Slack: a message under another name has no user.
-        told.update(subtype="bot_message", username=told_of.username, icons=told_of.icons)
-        del told["user"]
-    if told_of.by_app:
-        bot = workspace.users[told_of.user]
-        told.update(bot_id=bot.bot_id, app_id=bot.app_id, bot_profile=bot_profile(workspace, bot))
-    told.update(_thread(channel, told_of))
-    return told
+        rendered.update(subtype="bot_message", username=stored.username, icons=stored.icons)
+        del rendered["user"]
+    if stored.by_app:
+        bot = workspace.users[stored.user]
+        rendered.update(bot_id=bot.bot_id, app_id=bot.app_id, bot_profile=bot_profile(workspace, bot))
+    rendered.update(_thread(channel, stored))
+    return rendered
 
 
 def _thread(channel: Channel, message: Message) -> Json:
@@ -79,7 +79,7 @@ def _thread(channel: Channel, message: Message) -> Json:
 def conversation(channel: Channel, viewer: User) -> Json:
     """A channel as conversations.* show it to ``viewer``; a direct conversation has no name but the other's
     ID."""
-    told: Json = {
+    rendered: Json = {
         "id": channel.id,
         "created": channel.created_s,
         "creator": channel.creator,
@@ -92,9 +92,9 @@ def conversation(channel: Channel, viewer: User) -> Json:
     }
     if channel.is_im:
         others = sorted(channel.members - {viewer.id})
-        return {**told, "user": others[0] if others else viewer.id}
+        return {**rendered, "user": others[0] if others else viewer.id}
     return {
-        **told,
+        **rendered,
         "name": channel.name,
         "name_normalized": channel.name,
         "is_general": False,
@@ -108,49 +108,49 @@ def conversation(channel: Channel, viewer: User) -> Json:
 def unread(channel: Channel, viewer: User) -> Json:
     """How far somebody has read, and how many messages there are since; ``unread_since`` is the page's own."""
     news = channel.unread(viewer.id, viewer.here_since)
-    told: Json = {
+    rendered: Json = {
         "last_read": channel.read.get(viewer.id, "0000000000.000000"),
         "unread_count": len(news),
         "unread_count_display": len(news),
     }
-    return {**told, "unread_since": news[-1]} if news else told
+    return {**rendered, "unread_since": news[-1]} if news else rendered
 
 
-def person(told_of: User) -> Json:
+def person(stored: User) -> Json:
     """A user as the page shows them."""
-    return {"id": told_of.id, "name": told_of.name, "is_bot": told_of.is_bot}
+    return {"id": stored.id, "name": stored.name, "is_bot": stored.is_bot}
 
 
-def email(told_of: User) -> str:
+def email(stored: User) -> str:
     """Somebody's e-mail address here: nothing is ever sent to it."""
-    return f"{told_of.name.lower().replace(' ', '.')}@workspace.example"
+    return f"{stored.name.lower().replace(' ', '.')}@workspace.example"
 
 
-def user(workspace: Workspace, told_of: User) -> Json:
+def user(workspace: Workspace, stored: User) -> Json:
     """A user as in users.*; the only time zone here is UTC, the only administrator "you"."""
-    told: Json = {
-        "id": told_of.id,
+    rendered: Json = {
+        "id": stored.id,
         "team_id": workspace.team_id,
-        "name": told_of.name.lower(),
-        "real_name": told_of.name,
+        "name": stored.name.lower(),
+        "real_name": stored.name,
         "deleted": False,
-        "is_bot": told_of.is_bot,
+        "is_bot": stored.is_bot,
         "is_app_user": False,
-        "is_admin": told_of.id == workspace.person.id,
-        "is_owner": told_of.id == workspace.person.id,
+        "is_admin": stored.id == workspace.person.id,
+        "is_owner": stored.id == workspace.person.id,
         "is_restricted": False,
         "is_ultra_restricted": False,
         "updated": 0,
         "tz": "Etc/UTC",
         "tz_label": "Coordinated Universal Time",
         "tz_offset": 0,
-        "profile": {"real_name": told_of.name, "display_name": told_of.name},
+        "profile": {"real_name": stored.name, "display_name": stored.name},
     }
-    if told_of.is_bot:
-        told["profile"].update(bot_id=told_of.bot_id, api_app_id=told_of.app_id)
+    if stored.is_bot:
+        rendered["profile"].update(bot_id=stored.bot_id, api_app_id=stored.app_id)
     else:
-        told["profile"]["email"] = email(told_of)
-    return told
+        rendered["profile"]["email"] = email(stored)
+    return rendered
 
 
 def views(workspace: Workspace, known: Views, user_id: str) -> Json:
@@ -162,37 +162,37 @@ def views(workspace: Workspace, known: Views, user_id: str) -> Json:
     }
 
 
-def view(workspace: Workspace, told_of: View) -> Json:
+def view(workspace: Workspace, stored: View) -> Json:
     """A modal or home as in views.* and interaction payloads."""
-    given = told_of.given
-    told: Json = {
-        "id": told_of.id,
+    content = stored.content
+    rendered: Json = {
+        "id": stored.id,
         "team_id": workspace.team_id,
-        "type": given["type"],
-        "blocks": told_of.blocks,
-        "private_metadata": given.get("private_metadata") or "",
-        "callback_id": given.get("callback_id") or "",
-        "external_id": given.get("external_id") or "",
-        "state": {"values": told_of.values},
-        "hash": told_of.hash,
-        "title": given.get("title"),
-        "clear_on_close": bool(given.get("clear_on_close")),
-        "notify_on_close": bool(given.get("notify_on_close")),
-        "close": given.get("close"),
-        "submit": given.get("submit"),
-        "previous_view_id": told_of.previous_id,
-        "root_view_id": told_of.root_id,
+        "type": content["type"],
+        "blocks": stored.blocks,
+        "private_metadata": content.get("private_metadata") or "",
+        "callback_id": content.get("callback_id") or "",
+        "external_id": content.get("external_id") or "",
+        "state": {"values": stored.values},
+        "hash": stored.hash,
+        "title": content.get("title"),
+        "clear_on_close": bool(content.get("clear_on_close")),
+        "notify_on_close": bool(content.get("notify_on_close")),
+        "close": content.get("close"),
+        "submit": content.get("submit"),
+        "previous_view_id": stored.previous_id,
+        "root_view_id": stored.root_id,
         "app_id": workspace.app_id,
         "app_installed_team_id": workspace.team_id,
         "bot_id": workspace.bot.bot_id,
     }
-    return told
+    return rendered
 
 
 def file(stored: StoredFile) -> Json:
     """A file as in messages and files.*; sizes are in bytes, times in seconds since the epoch."""
     kind, _, subkind = stored.mimetype.partition("/")
-    told: Json = {
+    rendered: Json = {
         "id": stored.id,
         "created": stored.created_s,
         "timestamp": stored.created_s,
@@ -210,5 +210,5 @@ def file(stored: StoredFile) -> Json:
     }
     # Slack marks what its apps record this way; the name is how a test or the page says "voice clip".
     if stored.name.startswith("audio_message"):
-        told.update(subtype="slack_audio", media_display_type="audio", duration_ms=1000)
-    return told
+        rendered.update(subtype="slack_audio", media_display_type="audio", duration_ms=1000)
+    return rendered

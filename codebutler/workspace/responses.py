@@ -19,9 +19,9 @@ from codebutler.workspace.events import Announcer
 from codebutler.workspace.params import Params
 from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Channel, Json, Message, MethodError, StoredFile, User, Workspace
-from codebutler.workspace.views import Views, Whispers
+from codebutler.workspace.views import EphemeralMessages, Views
 
-MOST_SENT = 1000
+MAX_SENT = 1000
 
 
 class Status(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Status(Struct, frozen=True):
 
 
 @dataclass
-class House:
+class WorkspaceContext:
     """The running workspace's parts, shared by every call. ``url`` and ``socket_url`` have no final slash.
 
     ``sent``: the answers to people's newest posts, by user and client_msg_id. ``scheduled``: messages due
@@ -42,12 +42,12 @@ class House:
     workspace: Workspace
     announcer: Announcer
     hub: Hub
-    whispers: Whispers
+    ephemerals: EphemeralMessages
     url: str
     socket_url: str
     uploads: dict[str, StoredFile] = field(default_factory=dict)
     statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
-    sent: BoundedDict[tuple[str, str], Json] = field(default_factory=lambda: BoundedDict(MOST_SENT))
+    sent: BoundedDict[tuple[str, str], Json] = field(default_factory=lambda: BoundedDict(MAX_SENT))
     scheduled: dict[str, Any] = field(default_factory=dict)
     views: Views = field(init=False)
 
@@ -59,14 +59,14 @@ class House:
 class Call:
     """One call. ``user`` is the token's owner; None for the app-level token."""
 
-    house: House
+    context: WorkspaceContext
     user: User | None
     params: Params
 
     @property
     def workspace(self) -> Workspace:
         """The people, channels and files that the call is about."""
-        return self.house.workspace
+        return self.context.workspace
 
     @property
     def actor(self) -> User:
@@ -77,7 +77,7 @@ class Call:
 
     def channel(self, name: str = "channel") -> Channel:
         """The call's channel; a conversation hidden from the caller counts as missing."""
-        channel = self.workspace.channel(self.params.needed(name, "channel_not_found"))
+        channel = self.workspace.channel(self.params.required(name, "channel_not_found"))
         if channel.is_hidden and self.actor.id not in channel.members:
             raise MethodError("channel_not_found")
         return channel
@@ -85,15 +85,15 @@ class Call:
     def posting_channel(self) -> Channel:
         """The target of a message: a channel by ID or name, or a person for the direct conversation with
         them."""
-        given = self.params.needed("channel", "channel_not_found")
+        target = self.params.required("channel", "channel_not_found")
         workspace = self.workspace
-        if given in workspace.users:
-            channel = workspace.open_im(self.actor.id, given)
-            return Call(self.house, self.user, Params({"channel": channel.id})).joined_channel()
-        name = given.removeprefix("#")
+        if target in workspace.users:
+            channel = workspace.open_im(self.actor.id, target)
+            return Call(self.context, self.user, Params({"channel": channel.id})).joined_channel()
+        name = target.removeprefix("#")
         for channel in workspace.channels.values():
-            if not channel.is_im and channel.name == name and given not in workspace.channels:
-                return Call(self.house, self.user, Params({"channel": channel.id})).joined_channel()
+            if not channel.is_im and channel.name == name and target not in workspace.channels:
+                return Call(self.context, self.user, Params({"channel": channel.id})).joined_channel()
         return self.joined_channel()
 
     def joined_channel(self, name: str = "channel") -> Channel:
@@ -114,8 +114,8 @@ class Call:
 Method = Callable[[Call], Json]
 
 
-USES = 5
-LIFE_S = 30 * 60.0
+MAX_USES = 5
+LIFETIME_S = 30 * 60.0
 
 
 class ResponseTarget(Struct, kw_only=True):
@@ -125,16 +125,16 @@ class ResponseTarget(Struct, kw_only=True):
     user: str
     message_ts: str = ""
     thread_ts: str | None = None
-    uses_left: int = USES
+    uses_left: int = MAX_USES
     until_s: float
 
 
 class Responses:
     """Stores the issued response_urls: each allows five uses within half an hour, as in Slack."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._workspace = house.workspace
+    def __init__(self, context: WorkspaceContext) -> None:
+        self._context = context
+        self._workspace = context.workspace
         self._targets: dict[str, ResponseTarget] = {}
 
     def url(self, channel: Channel, user: User, message_ts: str = "", thread_ts: str | None = None) -> str:
@@ -147,11 +147,11 @@ class Responses:
             user=user.id,
             message_ts=message_ts,
             thread_ts=thread_ts,
-            until_s=now_s + LIFE_S,
+            until_s=now_s + LIFETIME_S,
         )
-        return f"{self._house.url}/response/{key}"
+        return f"{self._context.url}/response/{key}"
 
-    def respond(self, key: str, given: Json) -> None:
+    def respond(self, key: str, body: Json) -> None:
         """A post to a response_url. Raises MethodError expired_url, used_url, message_not_found."""
         target = self._targets.get(key)
         if target is None or self._workspace.clock.monotonic() > target.until_s:
@@ -160,16 +160,16 @@ class Responses:
             raise MethodError("used_url")
         target.uses_left -= 1
         channel = self._workspace.channel(target.channel)
-        if target.message_ts and (given.get("replace_original") or given.get("delete_original")):
-            self._replace(channel, target, given)
+        if target.message_ts and (body.get("replace_original") or body.get("delete_original")):
+            self._replace(channel, target, body)
             return
-        self.say(channel, target.user, target.thread_ts, given)
+        self.post(channel, target.user, target.thread_ts, body)
 
-    def say(self, channel: Channel, user: str, thread_ts: str | None, given: Json) -> None:
+    def post(self, channel: Channel, user: str, thread_ts: str | None, body: Json) -> None:
         """Visible only to the user unless it is ``in_channel``."""
-        text, blocks = _content(given)
-        if given.get("response_type") != "in_channel":
-            self._house.whispers.say(channel, user, text, blocks, thread_ts)
+        text, blocks = _content(body)
+        if body.get("response_type") != "in_channel":
+            self._context.ephemerals.post(channel, user, text, blocks, thread_ts)
             return
         bot = self._workspace.bot
         message = Message(
@@ -181,28 +181,28 @@ class Responses:
             thread_ts=thread_ts,
         )
         channel.add(message)
-        self._house.announcer.posted(channel, message)
+        self._context.announcer.message_posted(channel, message)
 
-    def _replace(self, channel: Channel, target: ResponseTarget, given: Json) -> None:
-        whispers = self._house.whispers
-        whisper = whispers.find(target.user, target.message_ts)
-        if given.get("delete_original"):
-            if whisper is not None:
-                whispers.delete(whisper)
+    def _replace(self, channel: Channel, target: ResponseTarget, body: Json) -> None:
+        ephemerals = self._context.ephemerals
+        ephemeral = ephemerals.find(target.user, target.message_ts)
+        if body.get("delete_original"):
+            if ephemeral is not None:
+                ephemerals.delete(ephemeral)
                 return
             message = channel.message(target.message_ts)
             previous = render.message(self._workspace, channel, message)
             channel.remove(message)
-            self._house.announcer.deleted(channel, message.ts, previous)
+            self._context.announcer.message_deleted(channel, message.ts, previous)
             return
-        text, blocks = _content(given)
-        if whisper is not None:
-            whispers.replace(whisper, text, blocks)
+        text, blocks = _content(body)
+        if ephemeral is not None:
+            ephemerals.replace(ephemeral, text, blocks)
             return
         message = channel.message(target.message_ts)
         previous = render.message(self._workspace, channel, message)
         message.text, message.blocks = text, blocks
-        self._house.announcer.changed(channel, message, previous)
+        self._context.announcer.message_changed(channel, message, previous)
 
     def _forget_expired(self, now_s: float) -> None:
         """Oldest first: all have the same lifetime."""
@@ -213,10 +213,10 @@ class Responses:
             del self._targets[oldest]
 
 
-def _content(given: Json) -> tuple[str, list[Json]]:
-    text, blocks = str(given.get("text") or ""), given.get("blocks") or []
+def _content(body: Json) -> tuple[str, list[Json]]:
+    text, blocks = str(body.get("text") or ""), body.get("blocks") or []
     if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
         raise MethodError("invalid_blocks")
     if not text and not blocks:
         raise MethodError("no_text")
-    return text, block_kit.accepted(blocks)
+    return text, block_kit.checked_blocks(blocks)

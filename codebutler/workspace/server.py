@@ -23,17 +23,17 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.http import listen
 from codebutler.platform.http_server import serving
 from codebutler.workspace import render
-from codebutler.workspace.api import Faults, LoopbackGuard, WebApi, refusal, transport_of
+from codebutler.workspace.api import Faults, LoopbackGuard, WebApi, error_body, transport_of
 from codebutler.workspace.connections import Signal, Stream
 from codebutler.workspace.events import Announcer
 from codebutler.workspace.manifest import AppCommand, Offers, Subscriptions
 from codebutler.workspace.methods import METHODS
-from codebutler.workspace.pages import Newcomers, Pages
+from codebutler.workspace.pages import Pages, UserManager
 from codebutler.workspace.params import Params, RateLimits
-from codebutler.workspace.responses import Call, House
+from codebutler.workspace.responses import Call, WorkspaceContext
 from codebutler.workspace.socket import Hub, Timing
 from codebutler.workspace.state import Json, MethodError, Tokens, User, Workspace
-from codebutler.workspace.views import Whispers
+from codebutler.workspace.views import EphemeralMessages
 
 T = TypeVar("T")
 
@@ -82,20 +82,22 @@ class WorkspaceServer:
         self.hub = Hub(self.clock, self.workspace.app_id, options.timing, self.signal)
         self.limits = RateLimits(self.clock, enforced=options.with_limits)
         announcer = Announcer(self.workspace, self.hub, self.stream, options.subscriptions)
-        whispers = Whispers(self.workspace, self.stream)
-        self.house = House(self.workspace, announcer, self.hub, whispers, url="", socket_url="")
-        self.people = Newcomers(self.house)
-        api = WebApi(self.house, self.faults, self.clock, self.limits)
-        pages = Pages(self.house, self.stream, self.people, api, options.offers)
+        ephemerals = EphemeralMessages(self.workspace, self.stream)
+        self.context = WorkspaceContext(
+            self.workspace, announcer, self.hub, ephemerals, url="", socket_url=""
+        )
+        self.people = UserManager(self.context)
+        api = WebApi(self.context, self.faults, self.clock, self.limits)
+        pages = Pages(self.context, self.stream, self.people, api, options.offers)
         self.interactions, self.dialogs = pages.interactions, pages.dialogs
-        self._app = create_app(self.house, api, pages)
+        self._app = create_app(self.context, api, pages)
         for name in (*options.guests, *options.guest_bots):
-            self._let_in(name, is_bot=name in options.guest_bots)
-        self._served = contextlib.AsyncExitStack()
+            self._add_guest(name, is_bot=name in options.guest_bots)
+        self._exit_stack = contextlib.AsyncExitStack()
 
-    def _let_in(self, name: str, *, is_bot: bool) -> None:
+    def _add_guest(self, name: str, *, is_bot: bool) -> None:
         try:
-            self.people.add(name, is_bot=is_bot, is_news=False)
+            self.people.add(name, is_bot=is_bot, notify=False)
         except MethodError as refused:
             why = "already exists" if refused.code == "name_taken" else "is not a valid name"
             raise CodeButlerError(f"{name!r} {why}: use letters and digits, each name once") from None
@@ -103,12 +105,12 @@ class WorkspaceServer:
     @property
     def url(self) -> str:
         """The chat page's URL for the user "you"; the token is in the fragment, so no log shows it."""
-        return f"{self.house.url}/#token={self.tokens.user}"
+        return f"{self.context.url}/#token={self.tokens.user}"
 
     @property
     def api_url(self) -> str:
         """The equivalent of https://slack.com/api/, with the trailing slash that Slack's clients expect."""
-        return f"{self.house.url}/api/"
+        return f"{self.context.url}/api/"
 
     @property
     def section(self) -> Json:
@@ -127,7 +129,7 @@ class WorkspaceServer:
 
     def announcement(self) -> Json:
         """The output of `codebutler workspace --json`; ``users`` by name only if there are others than "you"."""
-        told: Json = {
+        addresses: Json = {
             "url": self.url,
             "api_url": self.api_url,
             "bot_token": self.bot_token,
@@ -139,21 +141,21 @@ class WorkspaceServer:
             for user in self.workspace.users.values()
             if user not in (self.workspace.bot, self.workspace.person)
         }
-        return {**told, "users": guests} if guests else told
+        return {**addresses, "users": guests} if guests else addresses
 
     async def __aenter__(self) -> Self:
         listener = listen(HOST, self.options.port)
         host = f"{HOST}:{listener.getsockname()[1]}"
-        self.house.url = f"http://{host}"
-        self.house.socket_url = f"ws://{host}"
-        self.workspace.files_url = f"{self.house.url}/files"
-        await self._served.enter_async_context(serving(self._app, listener))
+        self.context.url = f"http://{host}"
+        self.context.socket_url = f"ws://{host}"
+        self.workspace.files_url = f"{self.context.url}/files"
+        await self._exit_stack.enter_async_context(serving(self._app, listener))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.stream.close()
         await self.hub.close()
-        await self._served.aclose()
+        await self._exit_stack.aclose()
 
     def add_user(self, name: str, *, is_bot: bool = False) -> User:
         """Add a person, or another app's bot, to every channel; ``.token`` is theirs."""
@@ -162,14 +164,14 @@ class WorkspaceServer:
     def call(self, method: str, token: str, **params: object) -> Json:
         """Call a Web API method without HTTP, faults or limits. Raises MethodError."""
         user = None if token == self.tokens.app else self.workspace.by_token(token)
-        return METHODS[method](Call(self.house, user, Params(params)))
+        return METHODS[method](Call(self.context, user, Params(params)))
 
     def say(self, channel: str, text: str, thread_ts: str | None = None, user: User | None = None) -> str:
         """A person ("you" unless given) posts in a channel, given by name or ID. Returns the message's ts."""
         author = user or self.workspace.person
         params = {"channel": self.channel_id(channel), "text": text, "thread_ts": thread_ts}
-        told = self.call("chat.postMessage", author.token, **params)
-        return str(told["ts"])
+        answer = self.call("chat.postMessage", author.token, **params)
+        return str(answer["ts"])
 
     def channel_id(self, name: str) -> str:
         """The ID of a channel given by name or ID. Raises MethodError channel_not_found."""
@@ -187,9 +189,9 @@ class WorkspaceServer:
         shown = (where.messages[known] for known in (ts, *root.replies))
         return [render.message(self.workspace, where, message, metadata=True) for message in shown]
 
-    async def until(self, look: Callable[[], T | None], timeout_s: float = 10.0) -> T:
-        """The first true result of ``look``, called again after every change. Raises TimeoutError."""
-        return await self.signal.until(look, timeout_s)
+    async def until(self, condition: Callable[[], T | None], timeout_s: float = 10.0) -> T:
+        """The first true result of ``condition``, called again after every change. Raises TimeoutError."""
+        return await self.signal.until(condition, timeout_s)
 
 
 def new_tokens() -> Tokens:
@@ -201,7 +203,7 @@ def new_tokens() -> Tokens:
     )
 
 
-def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
+def create_app(context: WorkspaceContext, api: WebApi, pages: Pages) -> LoopbackGuard:
     """Routes and guard; the parts are passed in."""
     static = Path(str(resources.files("codebutler.workspace") / "static"))
 
@@ -211,9 +213,9 @@ def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
 
     async def link(socket: WebSocket) -> None:
         """The hub checks the ticket in the address, and ends a connection without one."""
-        await house.hub.connections.serve(socket, transport_of(socket))
+        await context.hub.connections.serve(socket, transport_of(socket))
 
-    inner = Starlette(
+    app = Starlette(
         routes=[
             Route("/", index),
             # Where links to messages lead; a tab without a key says what to do.
@@ -229,16 +231,16 @@ def create_app(house: House, api: WebApi, pages: Pages) -> LoopbackGuard:
             Route("/workspace/render", pages.markdown, methods=["POST"]),
             Route("/workspace/faults", pages.faults, methods=["GET", "POST", "DELETE"]),
             Route("/workspace/limits", pages.limits, methods=["POST"]),
-            *(Route(f"/workspace/{act}", pages.act, methods=["POST"]) for act in pages.acts),
+            *(Route(f"/workspace/{act}", pages.perform, methods=["POST"]) for act in pages.actions),
             Route("/workspace/disconnect", pages.disconnect, methods=["POST"]),
         ],
-        exception_handlers={MethodError: _refused},
+        exception_handlers={MethodError: _error_response},
     )
     # Outside all of Starlette's own layers, which hide the connection.
-    return LoopbackGuard(inner)
+    return LoopbackGuard(app)
 
 
-def _refused(_: Request, error: Exception) -> Response:
+def _error_response(_: Request, error: Exception) -> Response:
     assert isinstance(error, MethodError)
     status = 401 if error.code in ("not_authed", "invalid_auth") else 400
-    return JSONResponse(refusal(error), status)
+    return JSONResponse(error_body(error), status)

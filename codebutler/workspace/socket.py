@@ -55,9 +55,9 @@ class Hub:
         self._clock = clock
         self._timing = timing
         self._signal = signal
-        self.connections = Connections(app_id, signal, self._take_frame)
+        self.connections = Connections(app_id, signal, self._on_frame)
         """The app's open sockets; each envelope goes to one of them."""
-        self._awaited: dict[str, asyncio.Future[Json]] = {}
+        self._pending_acks: dict[str, asyncio.Future[Json]] = {}
         self._sent_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -69,7 +69,7 @@ class Hub:
     def deliver(self, kind: str, payload: Json) -> None:
         """Send an event, at once if the app is connected, and retry until it is acknowledged or lost."""
         first = self._attempt(kind, payload, retry=0)
-        self._spawn(self._see_through(kind, payload, first), "workspace-delivery")
+        self._spawn(self._deliver_until_acked(kind, payload, first), "workspace-delivery")
 
     async def ask(self, kind: str, payload: Json, *, accepts_response: bool) -> Json:
         """Send a command or click once and return the ack's payload ({} if it has none). Raises MethodError
@@ -77,30 +77,30 @@ class Hub:
         sent = self._attempt(kind, payload, accepts_response=accepts_response)
         if sent is None:
             raise MethodError("operation_timeout")
-        answer = await self._acked(*sent)
+        answer = await self._wait_for_ack(*sent)
         if answer is None:
             raise MethodError("operation_timeout")
         return answer
 
-    def later(self, wait_s: float, act: Callable[[], None]) -> None:
+    def call_later(self, wait_s: float, callback: Callable[[], None]) -> None:
         """Do something later, unless the workspace ends first."""
-        self._spawn(self._wait_and(wait_s, act), "workspace-later")
+        self._spawn(self._call_after(wait_s, callback), "workspace-later")
 
-    async def _wait_and(self, wait_s: float, act: Callable[[], None]) -> None:
+    async def _call_after(self, wait_s: float, callback: Callable[[], None]) -> None:
         await self._clock.sleep(wait_s)
-        act()
+        callback()
 
     def disconnect(self, reason: Reason) -> None:
         """Send a disconnect message to every connection, as Slack does before closing."""
         wait_s = self._timing.refresh_grace_s if reason == "refresh_requested" else 0.0
         for connection in self.connections.disconnect(reason):
-            self.later(wait_s, partial(connection.outgoing.put_nowait, None))
+            self.call_later(wait_s, partial(connection.outgoing.put_nowait, None))
 
     async def close(self) -> None:
         """Close every connection and drop what is pending."""
         self.connections.close()
         tasks = tuple(self._tasks)
-        for future in self._awaited.values():
+        for future in self._pending_acks.values():
             future.cancel()
         for task in tasks:
             task.cancel()
@@ -109,7 +109,7 @@ class Hub:
     def _attempt(
         self, kind: str, payload: Json, *, retry: int | None = None, accepts_response: bool = False
     ) -> tuple[str, asyncio.Future[Json]] | None:
-        connection = self.connections.next()
+        connection = self.connections.next_connection()
         if connection is None:
             return None
         envelope_id = str(uuid.uuid4())
@@ -122,41 +122,41 @@ class Hub:
         if retry is not None:
             envelope.update(retry_attempt=retry, retry_reason="timeout" if retry else "")
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._awaited[envelope_id] = future
+        self._pending_acks[envelope_id] = future
         self._sent_s[envelope_id] = self._clock.monotonic()
         self.counts.sent += 1
         connection.send(envelope)
         return envelope_id, future
 
-    async def _see_through(
+    async def _deliver_until_acked(
         self, kind: str, payload: Json, first: tuple[str, asyncio.Future[Json]] | None
     ) -> None:
-        if first and await self._acked(*first) is not None:
+        if first and await self._wait_for_ack(*first) is not None:
             return
         for retry, wait_s in enumerate(self._timing.retries_s, start=1):
             await self._clock.sleep(wait_s)
             self.counts.retried += 1
             sent = self._attempt(kind, payload, retry=retry)
-            if sent and await self._acked(*sent) is not None:
+            if sent and await self._wait_for_ack(*sent) is not None:
                 return
         self.counts.lost += 1
 
-    async def _acked(self, envelope_id: str, future: asyncio.Future[Json]) -> Json | None:
+    async def _wait_for_ack(self, envelope_id: str, future: asyncio.Future[Json]) -> Json | None:
         try:
             await settled_within(self._clock, future, self._timing.ack_s)
         finally:
-            self._awaited.pop(envelope_id, None)
+            self._pending_acks.pop(envelope_id, None)
             self._sent_s.pop(envelope_id, None)
         return future.result() if future.done() and not future.cancelled() else None
 
-    def _take_frame(self, text: str) -> None:
+    def _on_frame(self, text: str) -> None:
         try:
             frame = msgspec.json.decode(text)
         except msgspec.DecodeError:
             return
         if not isinstance(frame, dict):
             return
-        future = self._awaited.get(str(frame.get("envelope_id")))
+        future = self._pending_acks.get(str(frame.get("envelope_id")))
         if future is None or future.done():
             return
         payload = frame.get("payload")
@@ -169,8 +169,8 @@ class Hub:
     def _spawn(self, coroutine: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(coroutine, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._signal.notify()

@@ -175,7 +175,7 @@ class Channel(Struct, kw_only=True):
         return found.thread_ts if found.is_reply and found.thread_ts else ts
 
 
-def normal_ts(text: str) -> str:
+def normalize_ts(text: str) -> str:
     """A caller's ``oldest``/``latest`` in the form of stored ts, so that text order is time order."""
     seconds, _, micros = text.partition(".")
     if not seconds.isdecimal() or (micros and not micros.isdecimal()):
@@ -226,7 +226,7 @@ class Workspace:
         self._tokens: dict[str, User] = {}
         self._last_us = 0
         self._serial = 0
-        self.bot = self._put(
+        self.bot = self._store_user(
             User(
                 id="UCODEBUTLER",
                 name="CodeButler",
@@ -243,7 +243,7 @@ class Workspace:
         """Another person, or another app's bot; joined to every public channel there is."""
         user_id = self._new_id("U", name, self.users)
         foreign = {"bot_id": f"B{user_id[1:]}", "app_id": f"A{user_id[1:]}"} if is_bot else {}
-        user = self._put(User(id=user_id, name=name, token=token, **foreign))
+        user = self._store_user(User(id=user_id, name=name, token=token, **foreign))
         for channel in self.channels.values():
             if not channel.is_hidden:
                 channel.members.add(user.id)
@@ -330,11 +330,11 @@ class Workspace:
         """Whole seconds of the epoch, as Slack's ``created`` and ``updated`` fields have them."""
         return int(self.clock.now().timestamp())
 
-    def _put(self, user: User) -> User:
+    def _store_user(self, user: User) -> User:
         self.users[user.id] = user
         self._tokens[user.token] = user
         return user
 
-    def _new_id(self, prefix: str, name: str, taken: dict[str, Any]) -> str:
+    def _new_id(self, prefix: str, name: str, existing: dict[str, Any]) -> str:
         readable = prefix + re.sub(r"[^A-Z0-9]", "", name.upper())[:12].ljust(10, "0")
-        return self.next_id(prefix) if readable in taken else readable
+        return self.next_id(prefix) if readable in existing else readable

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import BoundedDict
 from codebutler.workspace import blocks as block_kit
-from codebutler.workspace.blocks import state
+from codebutler.workspace.blocks import state_values
 from codebutler.workspace.connections import Stream
 from codebutler.workspace.state import Channel, Json, MethodError, Workspace
 
@@ -27,7 +27,7 @@ MAX_VIEW_BYTES = 250_000
 MAX_VIEW_BLOCKS = 100
 MAX_TITLE_CHARS = 24
 # Field -> maximum number of characters.
-TEXTS = {"callback_id": 255, "private_metadata": 3000, "external_id": 255}
+TEXT_LIMITS = {"callback_id": 255, "private_metadata": 3000, "external_id": 255}
 
 
 class Trigger(Struct, kw_only=True):
@@ -44,7 +44,7 @@ class View(Struct, kw_only=True):
 
     id: str
     user: str
-    given: Json
+    content: Json
     hash: str
     root_id: str
     previous_id: str | None = None
@@ -53,12 +53,12 @@ class View(Struct, kw_only=True):
     @property
     def blocks(self) -> list[Json]:
         """The blocks as Slack would store them, each with a block_id."""
-        blocks: list[Json] = self.given["blocks"]
+        blocks: list[Json] = self.content["blocks"]
         return blocks
 
-    def answer(self, answers: Json) -> None:
+    def set_answers(self, answers: Json) -> None:
         """Store what the user has chosen and typed so far. Raises MethodError invalid_arguments."""
-        self.values = state(self.blocks, answers)
+        self.values = state_values(self.blocks, answers)
 
 
 class Views:
@@ -83,51 +83,53 @@ class Views:
         self._triggers[trigger_id] = Trigger(user=user, view_id=view_id, issued_s=now_s)
         return trigger_id
 
-    def open(self, trigger_id: str, given: Json) -> View:
+    def open(self, trigger_id: str, raw: Json) -> View:
         """A new modal that replaces any open ones. Raises MethodError as views.open does."""
-        content = self._accepted(given, "modal")
+        content = self._checked(raw, "modal")
         trigger = self._redeem(trigger_id)
-        view = self._made(trigger.user, content)
+        view = self._new_view(trigger.user, content)
         self._stacks[trigger.user] = [view]
         return view
 
-    def push(self, trigger_id: str, given: Json) -> View:
+    def push(self, trigger_id: str, raw: Json) -> View:
         """A modal on top of the one that the trigger came from. Raises MethodError as views.push does."""
-        content = self._accepted(given, "modal")
+        content = self._checked(raw, "modal")
         trigger = self._redeem(trigger_id)
-        return self._over(self.modal(trigger.user, trigger.view_id), content)
+        return self._push(self.modal(trigger.user, trigger.view_id), content)
 
-    def push_over(self, view: View, given: Json) -> View:
+    def push_over(self, view: View, raw: Json) -> View:
         """The same, in response to a submission. Raises MethodError."""
-        return self._over(view, self._accepted(given, "modal"))
+        return self._push(view, self._checked(raw, "modal"))
 
-    def update(self, view: View, given: Json, given_hash: str = "") -> View:
+    def update(self, view: View, raw: Json, expected_hash: str = "") -> View:
         """Replace the content of a view. Raises MethodError hash_conflict, invalid_arguments."""
-        if given_hash and given_hash != view.hash:
+        if expected_hash and expected_hash != view.hash:
             raise MethodError("hash_conflict")
-        content = self._accepted(given, str(view.given["type"]), but=view)
-        kept = {
-            block_id: values for block_id, values in view.values.items() if _same(view, content, block_id)
+        content = self._checked(raw, str(view.content["type"]), replaced=view)
+        unchanged = {
+            block_id: values
+            for block_id, values in view.values.items()
+            if _is_same_block(view, content, block_id)
         }
-        view.given = content
-        view.values = {**state(view.blocks, {}), **kept}
+        view.content = content
+        view.values = {**state_values(view.blocks, {}), **unchanged}
         view.hash = self._hash()
         return view
 
-    def publish(self, user: str, given: Json, given_hash: str = "") -> View:
+    def publish(self, user: str, raw: Json, expected_hash: str = "") -> View:
         """The person's home tab. Raises MethodError hash_conflict, invalid_arguments."""
         home = self._homes.get(user)
         if home is not None:
-            return self.update(home, given, given_hash)
-        if given_hash:
+            return self.update(home, raw, expected_hash)
+        if expected_hash:
             raise MethodError("hash_conflict")
-        self._homes[user] = self._made(user, self._accepted(given, "home"))
+        self._homes[user] = self._new_view(user, self._checked(raw, "home"))
         return self._homes[user]
 
     def find(self, view_id: str, external_id: str = "") -> View:
         """An open modal or a home tab. Raises MethodError not_found."""
         for view in self._all():
-            if view.id == view_id or (external_id and view.given.get("external_id") == external_id):
+            if view.id == view_id or (external_id and view.content.get("external_id") == external_id):
                 return view
         raise MethodError("not_found")
 
@@ -138,7 +140,7 @@ class Views:
                 return view
         raise MethodError("not_found")
 
-    def seen_by(self, user: str, view_id: str) -> View:
+    def find_for(self, user: str, view_id: str) -> View:
         """A modal or the home tab of this person. Raises MethodError not_found."""
         view = self.find(view_id)
         if view.user != user:
@@ -159,15 +161,15 @@ class Views:
         if view not in stack:
             return []
         at = 0 if everything else stack.index(view)
-        gone = stack[at:]
+        closed = stack[at:]
         del stack[at:]
-        return gone[::-1]
+        return closed[::-1]
 
-    def _over(self, below: View, content: Json) -> View:
+    def _push(self, below: View, content: Json) -> View:
         stack = self._stacks[below.user]
         if len(stack) >= MAX_STACK:
             raise MethodError("push_limit_reached")
-        view = self._made(below.user, content)
+        view = self._new_view(below.user, content)
         view.root_id, view.previous_id = stack[0].id, below.id
         stack.append(view)
         return view
@@ -183,10 +185,10 @@ class Views:
         trigger.used = True
         return trigger
 
-    def _made(self, user: str, content: Json) -> View:
+    def _new_view(self, user: str, content: Json) -> View:
         view_id = self._new_id("V")
-        view = View(id=view_id, user=user, given=content, hash=self._hash(), root_id=view_id)
-        view.answer({})
+        view = View(id=view_id, user=user, content=content, hash=self._hash(), root_id=view_id)
+        view.set_answers({})
         return view
 
     def _hash(self) -> str:
@@ -195,67 +197,67 @@ class Views:
     def _all(self) -> list[View]:
         return [*(view for stack in self._stacks.values() for view in stack), *self._homes.values()]
 
-    def _accepted(self, given: Json, kind: str, but: View | None = None) -> Json:
+    def _checked(self, raw: Json, kind: str, replaced: View | None = None) -> Json:
         """The content as Slack would store it."""
-        if given.get("type") != kind:
-            raise _wrong(f"must be a valid enum value, expected {kind!r} [json-pointer:/view/type]")
-        if len(msgspec.json.encode(given)) > MAX_VIEW_BYTES:
+        if raw.get("type") != kind:
+            raise _invalid(f"must be a valid enum value, expected {kind!r} [json-pointer:/view/type]")
+        if len(msgspec.json.encode(raw)) > MAX_VIEW_BYTES:
             raise MethodError("view_too_large")
-        blocks = given.get("blocks")
+        blocks = raw.get("blocks")
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
-            raise _wrong("missing required field: blocks [json-pointer:/view]")
-        for name, most in TEXTS.items():
-            if len(str(given.get(name) or "")) > most:
-                raise _wrong(f"must be less than {most + 1} characters [json-pointer:/view/{name}]")
-        external_id = given.get("external_id")
+            raise _invalid("missing required field: blocks [json-pointer:/view]")
+        for name, limit in TEXT_LIMITS.items():
+            if len(str(raw.get(name) or "")) > limit:
+                raise _invalid(f"must be less than {limit + 1} characters [json-pointer:/view/{name}]")
+        external_id = raw.get("external_id")
         if external_id and any(
-            v is not but and v.given.get("external_id") == external_id for v in self._all()
+            v is not replaced and v.content.get("external_id") == external_id for v in self._all()
         ):
             raise MethodError("duplicate_external_id")
         if kind == "modal":
-            _check_frame(given, blocks)
-        return {**given, "blocks": _kept(blocks)}
+            _check_frame(raw, blocks)
+        return {**raw, "blocks": _checked_blocks(blocks)}
 
 
-def _kept(blocks: list[Json]) -> list[Json]:
+def _checked_blocks(blocks: list[Json]) -> list[Json]:
     """Slack reports errors in a view's blocks as invalid arguments."""
     try:
-        return block_kit.accepted(blocks, MAX_VIEW_BLOCKS)
-    except MethodError as refused:
-        details = tuple(line.replace("json-pointer:", "json-pointer:/view") for line in refused.details)
+        return block_kit.checked_blocks(blocks, MAX_VIEW_BLOCKS)
+    except MethodError as error:
+        details = tuple(line.replace("json-pointer:", "json-pointer:/view") for line in error.details)
         raise MethodError("invalid_arguments", details) from None
 
 
-def _check_frame(given: Json, blocks: list[Json]) -> None:
+def _check_frame(content: Json, blocks: list[Json]) -> None:
     for name in ("title", "submit", "close"):
-        text = given.get(name)
+        text = content.get(name)
         words = str(text.get("text") or "") if isinstance(text, dict) else ""
         if not words and (name == "title" or text):
-            raise _wrong(f"missing required field: {name} [json-pointer:/view]")
+            raise _invalid(f"missing required field: {name} [json-pointer:/view]")
         if len(words) > MAX_TITLE_CHARS:
-            raise _wrong(
+            raise _invalid(
                 f"must be less than {MAX_TITLE_CHARS + 1} characters [json-pointer:/view/{name}/text]"
             )
-    if not given.get("submit") and any(block.get("type") == "input" for block in blocks):
-        raise _wrong("`submit` is required when blocks contain an input [json-pointer:/view/submit]")
+    if not content.get("submit") and any(block.get("type") == "input" for block in blocks):
+        raise _invalid("`submit` is required when blocks contain an input [json-pointer:/view/submit]")
 
 
-def _same(view: View, content: Json, block_id: str) -> bool:
+def _is_same_block(view: View, content: Json, block_id: str) -> bool:
     """Whether a block of the new content is the one that the user has already answered."""
     old = next((block for block in view.blocks if block["block_id"] == block_id), None)
     new = next((block for block in content["blocks"] if block["block_id"] == block_id), None)
     return old is not None and new is not None and old.get("element") == new.get("element")
 
 
-def _wrong(reason: str) -> MethodError:
+def _invalid(reason: str) -> MethodError:
     return MethodError("invalid_arguments", (f"[ERROR] {reason}",))
 
 
 # Enough for the buttons on them to work while somebody looks at them.
-KEPT = 500
+MAX_EPHEMERALS = 500
 
 
-class Whisper(Struct, kw_only=True):
+class EphemeralMessage(Struct, kw_only=True):
     """One ephemeral message of the app to ``user``."""
 
     ts: str
@@ -266,19 +268,19 @@ class Whisper(Struct, kw_only=True):
     thread_ts: str | None = None
 
 
-class Whispers:
+class EphemeralMessages:
     """Shows them, and finds them again while their buttons may be pressed."""
 
     def __init__(self, workspace: Workspace, stream: Stream) -> None:
         self._workspace = workspace
         self._stream = stream
-        self._kept: BoundedDict[str, Whisper] = BoundedDict(KEPT)
+        self._messages: BoundedDict[str, EphemeralMessage] = BoundedDict(MAX_EPHEMERALS)
 
-    def say(
+    def post(
         self, channel: Channel, user: str, text: str, blocks: list[Json], thread_ts: str | None = None
     ) -> str:
         """Returns its ts."""
-        whisper = Whisper(
+        message = EphemeralMessage(
             ts=self._workspace.next_ts(),
             channel=channel.id,
             user=user,
@@ -286,50 +288,46 @@ class Whispers:
             blocks=blocks,
             thread_ts=thread_ts,
         )
-        self._kept[whisper.ts] = whisper
-        self._tell(whisper, {**self._shown(whisper), "channel": channel.id})
-        return whisper.ts
+        self._messages[message.ts] = message
+        self._publish(message, {**self._render(message), "channel": channel.id})
+        return message.ts
 
-    def find(self, user: str, ts: str) -> Whisper | None:
+    def find(self, user: str, ts: str) -> EphemeralMessage | None:
         """The person's own only."""
-        whisper = self._kept.get(ts)
-        return whisper if whisper is not None and whisper.user == user else None
+        message = self._messages.get(ts)
+        return message if message is not None and message.user == user else None
 
-    def replace(self, whisper: Whisper, text: str, blocks: list[Json]) -> None:
+    def replace(self, message: EphemeralMessage, text: str, blocks: list[Json]) -> None:
         """Other content in the same place."""
-        whisper.text, whisper.blocks = text, blocks
-        self._tell(whisper, self._hidden(whisper, "message_changed", message=self._shown(whisper)))
+        message.text, message.blocks = text, blocks
+        self._publish(
+            message, self._hidden_event(message.channel, "message_changed", message=self._render(message))
+        )
 
-    def delete(self, whisper: Whisper) -> None:
+    def delete(self, message: EphemeralMessage) -> None:
         """Nobody sees it any more, and its buttons cannot be pressed."""
-        del self._kept[whisper.ts]
-        self._tell(whisper, self._hidden(whisper, "message_deleted", deleted_ts=whisper.ts))
+        del self._messages[message.ts]
+        self._publish(message, self._hidden_event(message.channel, "message_deleted", deleted_ts=message.ts))
 
-    def _shown(self, whisper: Whisper) -> Json:
-        told: Json = {
+    def _render(self, message: EphemeralMessage) -> Json:
+        rendered: Json = {
             "type": "message",
             "user": self._workspace.bot.id,
             "bot_id": self._workspace.bot.bot_id,
-            "text": whisper.text,
-            "ts": whisper.ts,
+            "text": message.text,
+            "ts": message.ts,
             "is_ephemeral": True,
         }
-        if whisper.blocks:
-            told["blocks"] = whisper.blocks
-        if whisper.thread_ts:
-            told["thread_ts"] = whisper.thread_ts
-        return told
+        if message.blocks:
+            rendered["blocks"] = message.blocks
+        if message.thread_ts:
+            rendered["thread_ts"] = message.thread_ts
+        return rendered
 
-    def _hidden(self, whisper: Whisper, subtype: str, **fields: object) -> Json:
+    def _hidden_event(self, channel_id: str, subtype: str, **fields: object) -> Json:
         ts = self._workspace.next_ts()
-        return {
-            "type": "message",
-            "subtype": subtype,
-            "hidden": True,
-            "channel": whisper.channel,
-            "ts": ts,
-            **fields,
-        }
+        event: Json = {"type": "message", "subtype": subtype, "hidden": True, "channel": channel_id, "ts": ts}
+        return {**event, **fields}
 
-    def _tell(self, whisper: Whisper, event: Json) -> None:
-        self._stream.publish(event, frozenset({whisper.user}))
+    def _publish(self, message: EphemeralMessage, event: Json) -> None:
+        self._stream.publish(event, frozenset({message.user}))

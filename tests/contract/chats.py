@@ -213,18 +213,18 @@ class ApiRig(SlackLike):
         return {mark for mark, name in SLACK_REACTIONS.items() if name in names}
 
     def status(self, ts: str) -> str:
-        shown = self.server.house.statuses.get((self.channel, ts))
+        shown = self.server.context.statuses.get((self.channel, ts))
         return shown.text if shown else ""
 
     def home(self, user: str) -> list[Any]:
-        view = self.server.house.views.home(user)
+        view = self.server.context.views.home(user)
         return view.blocks if view else []
 
     def trigger(self) -> str:
-        return self.server.house.views.trigger(self.person)
+        return self.server.context.views.trigger(self.person)
 
     def form(self, user: str) -> str:
-        return str(self.server.house.views.stack(user)[-1].given["title"]["text"])
+        return str(self.server.context.views.stack(user)[-1].content["title"]["text"])
 
     def trouble(self, method: str, trouble: Trouble) -> None:
         name = METHODS[method]

@@ -14,7 +14,7 @@ from tests.modelserver.server import ModelServer, Reply
 
 
 def shown(built: House, user: str) -> str:
-    view = built.workspace.house.views.home(user)
+    view = built.workspace.context.views.home(user)
     return "\n".join(str(block["text"]["text"]) for block in view.blocks if "text" in block) if view else ""
 
 
@@ -29,7 +29,9 @@ async def test_it_shows_the_work_and_whom_it_waits_for(tmp_path: Path, git_repo:
         link = f"/archives/{channel}/p{ts.replace('.', '')}|list the files>"
         home = await built.until(
             "the turn in the home",
-            lambda: text if f"✅ <{built.workspace.house.url}" in (text := shown(built, person.id)) else None,
+            lambda: (
+                text if f"✅ <{built.workspace.context.url}" in (text := shown(built, person.id)) else None
+            ),
         )
         assert link in home
         assert f"<#{channel}> *sample*" in home

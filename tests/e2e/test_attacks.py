@@ -331,7 +331,7 @@ FOREIGN = (
 
 async def test_a12_the_workspace_listens_to_this_machine_only(tmp_path: Path) -> None:
     async with house(tmp_path, "sample") as built, aiohttp.ClientSession() as session:
-        url, token = built.workspace.house.url, built.workspace.user_token
+        url, token = built.workspace.context.url, built.workspace.user_token
         bearer = {"Authorization": f"Bearer {token}"}
         for method, path in (("GET", "/"), ("GET", "/workspace/boot"), ("POST", "/api/auth.test")):
             for headers in ({}, *FOREIGN):

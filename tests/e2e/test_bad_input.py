@@ -80,7 +80,7 @@ def post_at_length(built: House, channel: str, text: str) -> str:
     where = workspace.channel(channel)
     message = Message(ts=workspace.next_ts(), user=workspace.person.id, text=text)
     where.add(message)
-    built.workspace.house.announcer.posted(where, message)
+    built.workspace.context.announcer.message_posted(where, message)
     return message.ts
 
 

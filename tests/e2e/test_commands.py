@@ -19,7 +19,7 @@ from pathlib import Path
 
 from codebutler.domain.commands import WORDS
 from codebutler.workspace.state import User
-from codebutler.workspace.views import Whisper
+from codebutler.workspace.views import EphemeralMessage
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_busy import STOPPED_S, bash, claude, eventually, model_env, processes
 from tests.e2e.test_matrix import rehearsal
@@ -172,8 +172,8 @@ async def slash(built: House, channel: str, text: str, user: User | None = None)
         await built.workspace.interactions.slash(user or built.workspace.workspace.person, given)
 
 
-def whispers(built: House) -> list[Whisper]:
-    return list(built.workspace.house.whispers._kept.values())
+def whispers(built: House) -> list[EphemeralMessage]:
+    return list(built.workspace.context.ephemerals._messages.values())
 
 
 def in_channel(built: House, channel: str) -> list[str]:

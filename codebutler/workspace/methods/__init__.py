@@ -19,7 +19,7 @@ METHODS: dict[str, Method] = {
     "chat.appendStream": chat.append_stream,
     "chat.stopStream": chat.stop_stream,
     "conversations.list": conversations.list_channels,
-    "users.conversations": conversations.of_user,
+    "users.conversations": conversations.list_of_user,
     "conversations.info": conversations.info,
     "conversations.create": conversations.create,
     "conversations.join": conversations.join,

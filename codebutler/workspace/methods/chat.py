@@ -17,7 +17,7 @@ MAX_ATTACHMENTS = 100
 STATUS_LIFE_S = 120.0
 TASK_MARKS = {"pending": "☐", "in_progress": "⏳", "complete": "✅", "error": "❌"}
 # Code and enclosed text; an address without its sentence's full stop; a name.
-TYPED = re.compile(
+TYPED_REFERENCES = re.compile(
     r"```.*?```|`[^`\n]*`|<[^<>\n]+>"
     r"|(?P<address>https?://(?:(?!&[lg]t;)[^\s<>`|])*(?:(?!&[lg]t;)[^\s<>`|.,;:!?'\")\]]))"
     r"|(?<![\w<@])@(?P<name>\w+)",
@@ -30,7 +30,7 @@ def post_message(call: Call) -> Json:
     if call.actor.is_bot or not call.params.has("client_msg_id"):
         return _post(call, "" if call.actor.is_bot else str(uuid.uuid4()))
     key = (call.actor.id, call.params.text("client_msg_id"))
-    sent = call.house.sent
+    sent = call.context.sent
     if key not in sent:
         sent[key] = _post(call, key[1])
     return sent[key]
@@ -40,8 +40,8 @@ def _post(call: Call, client_msg_id: str) -> Json:
     channel = call.posting_channel()
     message = check_message(call, channel, client_msg_id)
     publish(call, channel, message)
-    told = render.message(call.workspace, channel, message, metadata=True)
-    return {"channel": channel.id, "ts": message.ts, "message": told}
+    rendered = render.message(call.workspace, channel, message, metadata=True)
+    return {"channel": channel.id, "ts": message.ts, "message": rendered}
 
 
 def check_message(call: Call, channel: Channel, client_msg_id: str = "") -> Message:
@@ -49,10 +49,10 @@ def check_message(call: Call, channel: Channel, client_msg_id: str = "") -> Mess
     message = Message(
         ts=call.workspace.next_ts(),
         user=call.actor.id,
-        text=_linked(call, _text(call, MAX_TEXT_CHARS)),
+        text=_with_links(call, _text(call, MAX_TEXT_CHARS)),
         by_app=call.actor.is_bot,
         client_msg_id=client_msg_id,
-        blocks=block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or []),
+        blocks=block_kit.checked_blocks(call.params.objects("blocks", "invalid_blocks_format") or []),
         attachments=_attachments(call) or [],
         metadata=_metadata(call),
     )
@@ -70,7 +70,7 @@ def check_message(call: Call, channel: Channel, client_msg_id: str = "") -> Mess
 def me_message(call: Call) -> Json:
     """An action rather than a message."""
     channel = call.joined_channel()
-    text = _linked(call, _text(call, MAX_TEXT_CHARS))
+    text = _with_links(call, _text(call, MAX_TEXT_CHARS))
     message = Message(
         ts=call.workspace.next_ts(),
         user=call.actor.id,
@@ -85,7 +85,7 @@ def me_message(call: Call) -> Json:
 def publish(call: Call, channel: Channel, message: Message) -> None:
     """Add a message and send its events; the bot's answer clears its status."""
     channel.add(message)
-    call.house.announcer.posted(channel, message)
+    call.context.announcer.message_posted(channel, message)
     if message.user == call.workspace.bot.id and message.thread_ts:
         _set_status(call, channel, message.thread_ts, "")
 
@@ -99,7 +99,7 @@ def update(call: Call) -> Json:
     channel = call.channel()
     if channel.is_archived:
         raise MethodError("is_inactive")
-    message = _own(call, channel, "cant_update_message")
+    message = _own_message(call, channel, "cant_update_message")
     if message.stream is not None:
         raise MethodError("streaming_state_conflict")
     previous = render.message(call.workspace, channel, message)
@@ -107,25 +107,25 @@ def update(call: Call) -> Json:
     attachments = _attachments(call)
     metadata = _metadata(call)
     # Slack: text without blocks removes the old blocks; attachments and metadata stay unless given empty.
-    text = _linked(call, _text(call, MAX_UPDATE_CHARS))
-    message.blocks = block_kit.accepted(given_blocks or [])
+    text = _with_links(call, _text(call, MAX_UPDATE_CHARS))
+    message.blocks = block_kit.checked_blocks(given_blocks or [])
     message.text = text
     message.attachments = message.attachments if attachments is None else attachments
     message.metadata = message.metadata if metadata is None else (metadata or None)
     if not given_blocks:
         message.edited = {"user": call.actor.id, "ts": call.workspace.next_ts()}
-    call.house.announcer.changed(channel, message, previous)
-    told = render.message(call.workspace, channel, message, metadata=True)
-    return {"channel": channel.id, "ts": message.ts, "text": message.text, "message": told}
+    call.context.announcer.message_changed(channel, message, previous)
+    rendered = render.message(call.workspace, channel, message, metadata=True)
+    return {"channel": channel.id, "ts": message.ts, "text": message.text, "message": rendered}
 
 
 def delete(call: Call) -> Json:
     """chat.delete: one's own message. Raises MethodError message_not_found, cant_delete_message."""
     channel = call.channel()
-    message = _own(call, channel, "cant_delete_message")
+    message = _own_message(call, channel, "cant_delete_message")
     previous = render.message(call.workspace, channel, message)
     channel.remove(message)
-    call.house.announcer.deleted(channel, message.ts, previous)
+    call.context.announcer.message_deleted(channel, message.ts, previous)
     return {"channel": channel.id, "ts": message.ts}
 
 
@@ -135,12 +135,12 @@ def post_ephemeral(call: Call) -> Json:
     Raises MethodError user_not_in_channel, and as posting does.
     """
     channel = call.joined_channel()
-    user = call.workspace.user(call.params.needed("user", "user_not_found"))
+    user = call.workspace.user(call.params.required("user", "user_not_found"))
     if user.id not in channel.members:
         raise MethodError("user_not_in_channel")
-    blocks = block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or [])
+    blocks = block_kit.checked_blocks(call.params.objects("blocks", "invalid_blocks_format") or [])
     thread_ts = channel.thread_root(call.params.text("thread_ts")) if call.params.has("thread_ts") else None
-    ts = call.house.whispers.say(channel, user.id, _text(call, MAX_TEXT_CHARS), blocks, thread_ts)
+    ts = call.context.ephemerals.post(channel, user.id, _text(call, MAX_TEXT_CHARS), blocks, thread_ts)
     return {"message_ts": ts}
 
 
@@ -150,8 +150,8 @@ def get_permalink(call: Call) -> Json:
     Raises MethodError message_not_found.
     """
     channel = call.channel()
-    message = channel.message(call.params.needed("message_ts", "message_not_found"))
-    link = f"{call.house.url}/archives/{channel.id}/p{message.ts.replace('.', '')}"
+    message = channel.message(call.params.required("message_ts", "message_not_found"))
+    link = f"{call.context.url}/archives/{channel.id}/p{message.ts.replace('.', '')}"
     if message.is_reply:
         link += f"?thread_ts={message.thread_ts}&cid={channel.id}"
     return {"channel": channel.id, "permalink": link}
@@ -165,7 +165,7 @@ def set_status(call: Call) -> Json:
     channel = call.joined_channel("channel_id")
     if call.actor.id != call.workspace.bot.id:
         raise MethodError("not_allowed_token_type")
-    thread_ts = channel.thread_root(call.params.needed("thread_ts", "invalid_thread_ts"))
+    thread_ts = channel.thread_root(call.params.required("thread_ts", "invalid_thread_ts"))
     _set_status(call, channel, thread_ts, call.params.text("status"))
     return {}
 
@@ -173,12 +173,12 @@ def set_status(call: Call) -> Json:
 def set_thread(call: Call) -> Json:
     """A title or prompts for a thread: accepted, not shown."""
     channel = call.joined_channel("channel_id")
-    channel.thread_root(call.params.needed("thread_ts", "invalid_thread_ts"))
+    channel.thread_root(call.params.required("thread_ts", "invalid_thread_ts"))
     return {}
 
 
 def _set_status(call: Call, channel: Channel, thread_ts: str, status: str) -> None:
-    statuses = call.house.statuses
+    statuses = call.context.statuses
     key = (channel.id, thread_ts)
     if not status and key not in statuses:
         return
@@ -186,44 +186,44 @@ def _set_status(call: Call, channel: Channel, thread_ts: str, status: str) -> No
         statuses[key] = Status(status, call.workspace.clock.monotonic() + STATUS_LIFE_S)
     else:
         del statuses[key]
-    call.house.announcer.status(channel, thread_ts, status, STATUS_LIFE_S)
+    call.context.announcer.status_changed(channel, thread_ts, status, STATUS_LIFE_S)
 
 
-def _own(call: Call, channel: Channel, refusal: str) -> Message:
-    message = channel.message(call.params.needed("ts", "message_not_found"))
+def _own_message(call: Call, channel: Channel, error_code: str) -> Message:
+    message = channel.message(call.params.required("ts", "message_not_found"))
     if message.user != call.actor.id:
-        raise MethodError(refusal)
+        raise MethodError(error_code)
     return message
 
 
-def _text(call: Call, most: int) -> str:
+def _text(call: Call, limit: int) -> str:
     """The text; it may be empty only with blocks or attachments."""
     params = call.params
     text = params.text("text")
     if params.has("markdown_text"):
         if text or params.has("blocks"):
             raise MethodError("markdown_text_conflict")
-        text, most = params.text("markdown_text"), block_kit.MAX_MARKDOWN_CHARS
-    if len(text) > most:
+        text, limit = params.text("markdown_text"), block_kit.MAX_MARKDOWN_CHARS
+    if len(text) > limit:
         raise MethodError("msg_too_long")
     if not text.strip() and not params.has("blocks") and not params.has("attachments"):
         raise MethodError("no_text")
     return text
 
 
-def _linked(call: Call, text: str) -> str:
+def _with_links(call: Call, text: str) -> str:
     """A person's @name becomes a mention and an address is enclosed, as Slack's own apps do while one types."""
     if call.actor.id == call.workspace.bot.id or ("@" not in text and "://" not in text):
         return text
     ids = {user.name.lower(): user.id for user in call.workspace.users.values()}
 
-    def enclosed(found: re.Match[str]) -> str:
+    def enclose(found: re.Match[str]) -> str:
         if found["address"]:
             return f"<{found['address']}>"
         user_id = ids.get((found["name"] or "").lower())
         return f"<@{user_id}>" if user_id else found[0]
 
-    return TYPED.sub(enclosed, text)
+    return TYPED_REFERENCES.sub(enclose, text)
 
 
 def _attachments(call: Call) -> list[Json] | None:
@@ -246,17 +246,17 @@ def start_stream(call: Call) -> Json:
     """Raises MethodError missing_recipient_user_id, missing_recipient_team_id (in channels), invalid_thread_ts."""
     channel = call.joined_channel()
     if not channel.is_im:
-        call.params.needed("recipient_user_id", "missing_recipient_user_id")
-        call.params.needed("recipient_team_id", "missing_recipient_team_id")
+        call.params.required("recipient_user_id", "missing_recipient_user_id")
+        call.params.required("recipient_team_id", "missing_recipient_team_id")
     message = Message(
         ts=call.workspace.next_ts(),
         user=call.actor.id,
         text="",
         by_app=call.actor.is_bot,
-        thread_ts=channel.thread_root(call.params.needed("thread_ts", "invalid_thread_ts")),
+        thread_ts=channel.thread_root(call.params.required("thread_ts", "invalid_thread_ts")),
         stream={"text": "", "tasks": {}},
     )
-    _grow(call, message)
+    _append_content(call, message)
     publish(call, channel, message)
     return {"channel": channel.id, "ts": message.ts}
 
@@ -269,8 +269,8 @@ def append_stream(call: Call) -> Json:
     """
     channel, message = _streaming(call)
     previous = render.message(call.workspace, channel, message)
-    _grow(call, message)
-    call.house.announcer.changed(channel, message, previous)
+    _append_content(call, message)
+    call.context.announcer.message_changed(channel, message, previous)
     return {"channel": channel.id, "ts": message.ts}
 
 
@@ -278,18 +278,18 @@ def stop_stream(call: Call) -> Json:
     """Content in this call is appended last; then it is an ordinary message."""
     channel, message = _streaming(call)
     previous = render.message(call.workspace, channel, message)
-    _grow(call, message)
-    message.blocks += block_kit.accepted(call.params.objects("blocks", "invalid_blocks_format") or [])
+    _append_content(call, message)
+    message.blocks += block_kit.checked_blocks(call.params.objects("blocks", "invalid_blocks_format") or [])
     message.metadata = call.params.object("metadata", "invalid_metadata_format") or message.metadata
     message.stream = None
-    call.house.announcer.changed(channel, message, previous)
-    told = render.message(call.workspace, channel, message, metadata=True)
-    return {"channel": channel.id, "ts": message.ts, "message": told}
+    call.context.announcer.message_changed(channel, message, previous)
+    rendered = render.message(call.workspace, channel, message, metadata=True)
+    return {"channel": channel.id, "ts": message.ts, "message": rendered}
 
 
 def _streaming(call: Call) -> tuple[Channel, Message]:
     channel = call.channel()
-    message = channel.message(call.params.needed("ts", "message_not_found"))
+    message = channel.message(call.params.required("ts", "message_not_found"))
     if message.user != call.actor.id:
         raise MethodError("message_not_owned_by_app")
     if message.stream is None:
@@ -297,7 +297,7 @@ def _streaming(call: Call) -> tuple[Channel, Message]:
     return channel, message
 
 
-def _grow(call: Call, message: Message) -> None:
+def _append_content(call: Call, message: Message) -> None:
     """Apply this call's content; the text so far and the tasks above it are one markdown block."""
     written: Json = message.stream or {"text": "", "tasks": {}}
     written = {"text": written["text"] + call.params.text("markdown_text"), "tasks": dict(written["tasks"])}
@@ -319,4 +319,4 @@ def _grow(call: Call, message: Message) -> None:
     message.stream = written
     message.text = written["text"]
     shown = "\n\n".join([*written["tasks"].values(), written["text"]]).strip()
-    message.blocks = block_kit.accepted([{"type": "markdown", "text": shown}]) if shown else []
+    message.blocks = block_kit.checked_blocks([{"type": "markdown", "text": shown}]) if shown else []

@@ -5,36 +5,36 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from codebutler.workspace import render
-from codebutler.workspace.params import make_cursor, open_cursor, page
+from codebutler.workspace.params import make_cursor, page, parse_cursor
 from codebutler.workspace.responses import Call
-from codebutler.workspace.state import Channel, Json, Message, MethodError, User, normal_ts
+from codebutler.workspace.state import Channel, Json, Message, MethodError, User, normalize_ts
 
 MAX_INVITED = 100
 # The ``types`` of the lists, by the ``channel_type`` of events.
-TYPES = {"im": "im", "group": "private_channel", "channel": "public_channel"}
+CHANNEL_TYPES = {"im": "im", "group": "private_channel", "channel": "public_channel"}
 
 
 def list_channels(call: Call) -> Json:
     """conversations.list: public channels and, if ``types`` asks for them, the caller's private ones."""
-    return _listed(call, list(call.workspace.channels.values()))
+    return _channel_page(call, list(call.workspace.channels.values()))
 
 
-def of_user(call: Call) -> Json:
+def list_of_user(call: Call) -> Json:
     """The conversations of the caller, or of the ``user`` named."""
     user = call.workspace.user(call.params.text("user", call.actor.id))
-    return _listed(
+    return _channel_page(
         call, [channel for channel in call.workspace.channels.values() if user.id in channel.members]
     )
 
 
-def _listed(call: Call, channels: list[Channel]) -> Json:
+def _channel_page(call: Call, channels: list[Channel]) -> Json:
     """A page of those that the caller may see and asked for."""
     types = call.params.text("types", "public_channel").split(",")
     known = [
         channel
         for channel in channels
         if (not channel.is_hidden or call.actor.id in channel.members)
-        and TYPES[channel.kind] in types
+        and CHANNEL_TYPES[channel.kind] in types
         and not (channel.is_archived and call.params.flag("exclude_archived"))
     ]
     shown, cursor = page(known, call.params)
@@ -47,10 +47,10 @@ def _listed(call: Call, channels: list[Channel]) -> Json:
 def info(call: Call) -> Json:
     """conversations.info; a member who is a person also gets how far they have read."""
     channel = call.channel()
-    told = render.conversation(channel, call.actor)
+    rendered = render.conversation(channel, call.actor)
     if not call.actor.is_bot and call.actor.id in channel.members:
-        told.update(render.unread(channel, call.actor))
-    return {"channel": told}
+        rendered.update(render.unread(channel, call.actor))
+    return {"channel": rendered}
 
 
 def create(call: Call) -> Json:
@@ -60,7 +60,7 @@ def create(call: Call) -> Json:
     """
     is_private = call.params.flag("is_private")
     channel = call.workspace.create_channel(call.params.text("name"), call.actor.id, is_private=is_private)
-    call.house.announcer.channel_created(channel)
+    call.context.announcer.channel_created(channel)
     return {"channel": render.conversation(channel, call.actor)}
 
 
@@ -72,11 +72,11 @@ def join(call: Call) -> Json:
     channel = _open_channel(call)
     already = call.actor.id in channel.members
     if not already:
-        _admit(call, channel, call.actor, inviter="")
-    told: Json = {"channel": render.conversation(channel, call.actor)}
+        _add_member(call, channel, call.actor, inviter="")
+    answer: Json = {"channel": render.conversation(channel, call.actor)}
     if already:
-        told.update(warning="already_in_channel", response_metadata={"warnings": ["already_in_channel"]})
-    return told
+        answer.update(warning="already_in_channel", response_metadata={"warnings": ["already_in_channel"]})
+    return answer
 
 
 def invite(call: Call) -> Json:
@@ -86,7 +86,7 @@ def invite(call: Call) -> Json:
     user_not_found.
     """
     channel = call.joined_channel()
-    ids = [user_id for user_id in call.params.needed("users", "no_user").split(",") if user_id]
+    ids = [user_id for user_id in call.params.required("users", "no_user").split(",") if user_id]
     if len(ids) > MAX_INVITED:
         raise MethodError("too_many_users")
     users = [call.workspace.user(user_id) for user_id in ids]
@@ -94,7 +94,7 @@ def invite(call: Call) -> Json:
         raise MethodError("already_in_channel")
     for user in users:
         if user.id not in channel.members:
-            _admit(call, channel, user, inviter=call.actor.id)
+            _add_member(call, channel, user, inviter=call.actor.id)
     return {"channel": render.conversation(channel, call.actor)}
 
 
@@ -122,78 +122,78 @@ def open_conversation(call: Call) -> Json:
 
 def history(call: Call) -> Json:
     """Newest first, without the replies in threads."""
-    channel = _readable(call)
-    low, high = _span(call, channel.timeline)
-    if before := open_cursor(call.params.text("cursor")):
+    channel = _readable_channel(call)
+    low, high = _range(call, channel.timeline)
+    if before := parse_cursor(call.params.text("cursor")):
         high = min(high, bisect_left(channel.timeline, before))
     first = max(low, high - call.params.number("limit", 100, 999))
     shown = channel.timeline[first:high][::-1]
-    return _told(call, channel, shown, make_cursor(channel.timeline[first]) if first > low else "")
+    return _message_page(call, channel, shown, make_cursor(channel.timeline[first]) if first > low else "")
 
 
 def replies(call: Call) -> Json:
     """The thread's first message, then its replies, oldest first; a page after the first has only replies."""
-    channel = _readable(call)
-    ts = call.params.needed("ts", "thread_not_found")
+    channel = _readable_channel(call)
+    ts = call.params.required("ts", "thread_not_found")
     root = channel.thread_root(ts)
     if root != ts:
-        return _told(call, channel, [ts], "")
+        return _message_page(call, channel, [ts], "")
     known = channel.messages[root].replies
-    low, high = _span(call, known)
+    low, high = _range(call, known)
     limit = call.params.number("limit", 1000, 1000)
-    if after := open_cursor(call.params.text("cursor")):
+    if after := parse_cursor(call.params.text("cursor")):
         low, shown = max(low, bisect_right(known, after)), []
     else:
         shown = [root]
     last = min(high, low + max(1, limit - len(shown)))
     shown += known[low:last]
-    return _told(call, channel, shown, make_cursor(shown[-1]) if last < high else "")
+    return _message_page(call, channel, shown, make_cursor(shown[-1]) if last < high else "")
 
 
-def _admit(call: Call, channel: Channel, user: User, inviter: str) -> None:
+def _add_member(call: Call, channel: Channel, user: User, inviter: str) -> None:
     """Add a member, and post the join notice as Slack does."""
     channel.members.add(user.id)
-    joined: Json = {
+    event: Json = {
         "type": "member_joined_channel",
         "user": user.id,
         "channel": channel.id,
         "channel_type": "C",
         "team": call.workspace.team_id,
     }
-    call.house.announcer.happened(channel, {**joined, "inviter": inviter} if inviter else joined)
-    _note(call, channel, "channel_join", "has joined the channel", by=user, inviter=inviter)
+    call.context.announcer.channel_event(channel, {**event, "inviter": inviter} if inviter else event)
+    _post_notice(call, channel, "channel_join", "has joined the channel", by=user, inviter=inviter)
 
 
-def _readable(call: Call) -> Channel:
+def _readable_channel(call: Call) -> Channel:
     channel = call.channel()
     if call.actor.id == call.workspace.bot.id and call.actor.id not in channel.members:
         raise MethodError("not_in_channel")
     return channel
 
 
-def _span(call: Call, known: list[str]) -> tuple[int, int]:
+def _range(call: Call, known: list[str]) -> tuple[int, int]:
     """Which of the sorted ts are between ``oldest`` and ``latest`` (bounds excluded unless ``inclusive``)."""
     oldest, latest = call.params.text("oldest"), call.params.text("latest")
     inclusive = call.params.flag("inclusive")
     low, high = 0, len(known)
     if oldest and oldest != "0":
-        low = (bisect_left if inclusive else bisect_right)(known, normal_ts(oldest))
+        low = (bisect_left if inclusive else bisect_right)(known, normalize_ts(oldest))
     if latest and latest != "now":
-        high = (bisect_right if inclusive else bisect_left)(known, normal_ts(latest))
+        high = (bisect_right if inclusive else bisect_left)(known, normalize_ts(latest))
     return low, max(low, high)
 
 
-def _told(call: Call, channel: Channel, shown: list[str], cursor: str) -> Json:
+def _message_page(call: Call, channel: Channel, shown: list[str], cursor: str) -> Json:
     metadata = call.params.flag("include_all_metadata")
-    told: Json = {
+    answer: Json = {
         "messages": [
             render.message(call.workspace, channel, channel.messages[ts], metadata=metadata) for ts in shown
         ],
         "has_more": bool(cursor),
     }
     if cursor:
-        told["response_metadata"] = {"next_cursor": cursor}
-    return told
+        answer["response_metadata"] = {"next_cursor": cursor}
+    return answer
 
 
 MAX_TOPIC_CHARS = 250
@@ -208,8 +208,8 @@ def rename(call: Call) -> Json:
     if name != old:
         call.workspace.check_name(name)
         channel.name = name
-        _note(call, channel, "channel_name", f'has renamed the channel from "{old}" to "{name}"')
-        told = {
+        _post_notice(call, channel, "channel_name", f'has renamed the channel from "{old}" to "{name}"')
+        renamed = {
             "id": channel.id,
             "name": name,
             "name_normalized": name,
@@ -217,7 +217,7 @@ def rename(call: Call) -> Json:
             "is_channel": True,
             "is_mpim": False,
         }
-        call.house.announcer.happened(channel, {"type": "channel_rename", "channel": told})
+        call.context.announcer.channel_event(channel, {"type": "channel_rename", "channel": renamed})
     return {"channel": render.conversation(channel, call.actor)}
 
 
@@ -231,7 +231,7 @@ def archive(call: Call) -> Json:
         raise MethodError("method_not_supported_for_channel_type")
     if channel.is_archived:
         raise MethodError("already_archived")
-    _note(call, channel, "channel_archive", "archived the channel")
+    _post_notice(call, channel, "channel_archive", "archived the channel")
     return _set_archived(call, channel, "channel_archive", archived=True)
 
 
@@ -240,14 +240,14 @@ def unarchive(call: Call) -> Json:
     channel = call.channel()
     if not channel.is_archived:
         raise MethodError("not_archived")
-    _note(call, channel, "channel_unarchive", "un-archived the channel")
+    _post_notice(call, channel, "channel_unarchive", "un-archived the channel")
     return _set_archived(call, channel, "channel_unarchive", archived=False)
 
 
 def _set_archived(call: Call, channel: Channel, event: str, *, archived: bool) -> Json:
     channel.is_archived = archived
-    told = {"type": event, "channel": channel.id, "user": call.actor.id}
-    call.house.announcer.happened(channel, told)
+    archive_event = {"type": event, "channel": channel.id, "user": call.actor.id}
+    call.context.announcer.channel_event(channel, archive_event)
     return {}
 
 
@@ -256,7 +256,7 @@ def leave(call: Call) -> Json:
     channel = _open_channel(call)
     if call.actor.id not in channel.members:
         return {"not_in_channel": True}
-    _dismiss(call, channel, call.actor)
+    _remove_member(call, channel, call.actor)
     return {}
 
 
@@ -266,28 +266,28 @@ def kick(call: Call) -> Json:
     Raises MethodError cant_kick_self, not_in_channel, user_not_found.
     """
     channel = _open_channel(call)
-    user = call.workspace.user(call.params.needed("user", "user_not_found"))
+    user = call.workspace.user(call.params.required("user", "user_not_found"))
     if user.id == call.actor.id:
         raise MethodError("cant_kick_self")
     if user.id not in channel.members:
         raise MethodError("not_in_channel")
-    _dismiss(call, channel, user)
+    _remove_member(call, channel, user)
     return {}
 
 
 def set_topic(call: Call) -> Json:
     """conversations.setTopic, with a notice in the channel. Raises MethodError too_long."""
     channel = _open_channel(call)
-    channel.topic = _short(call, "topic")
-    _note(call, channel, "channel_topic", f"set the channel topic: {channel.topic}")
+    channel.topic = _topic_text(call, "topic")
+    _post_notice(call, channel, "channel_topic", f"set the channel topic: {channel.topic}")
     return {"channel": render.conversation(channel, call.actor)}
 
 
 def set_purpose(call: Call) -> Json:
     """conversations.setPurpose, with a notice in the channel. Raises MethodError too_long."""
     channel = _open_channel(call)
-    channel.purpose = _short(call, "purpose")
-    _note(call, channel, "channel_purpose", f"set the channel description: {channel.purpose}")
+    channel.purpose = _topic_text(call, "purpose")
+    _post_notice(call, channel, "channel_purpose", f"set the channel description: {channel.purpose}")
     return {"channel": render.conversation(channel, call.actor)}
 
 
@@ -301,9 +301,9 @@ def close(call: Call) -> Json:
 def mark(call: Call) -> Json:
     """Only the reader's own pages get an event, as with Slack's clients."""
     channel = call.channel()
-    ts = normal_ts(call.params.needed("ts", "invalid_timestamp"))
+    ts = normalize_ts(call.params.required("ts", "invalid_timestamp"))
     channel.read[call.actor.id] = ts
-    call.house.announcer.marked(channel, call.actor, ts)
+    call.context.announcer.read_marked(channel, call.actor, ts)
     return {}
 
 
@@ -316,24 +316,24 @@ def _open_channel(call: Call) -> Channel:
     return channel
 
 
-def _short(call: Call, name: str) -> str:
+def _topic_text(call: Call, name: str) -> str:
     text = call.params.text(name)
     if len(text) > MAX_TOPIC_CHARS:
         raise MethodError("too_long")
     return text
 
 
-def _dismiss(call: Call, channel: Channel, user: User) -> None:
+def _remove_member(call: Call, channel: Channel, user: User) -> None:
     """Remove a member. The app itself gets ``channel_left`` and no other event about it.
 
     Source: Slack's staff and users in its SDKs' issues (bolt-js 1847, node-slack-sdk 931).
     """
     if user.id == call.workspace.bot.id:
         channel.members.discard(user.id)
-        told = {"type": "channel_left", "channel": channel.id, "actor_id": call.actor.id}
-        call.house.announcer.happened(channel, told, told_anyway=True)
+        left_event = {"type": "channel_left", "channel": channel.id, "actor_id": call.actor.id}
+        call.context.announcer.channel_event(channel, left_event, to_nonmember=True)
         return
-    left = {
+    event = {
         "type": "member_left_channel",
         "user": user.id,
         "channel": channel.id,
@@ -341,15 +341,15 @@ def _dismiss(call: Call, channel: Channel, user: User) -> None:
         "team": call.workspace.team_id,
     }
     channel.members.discard(user.id)
-    _note(call, channel, "channel_leave", "has left the channel", by=user)
-    call.house.announcer.happened(channel, left)
+    _post_notice(call, channel, "channel_leave", "has left the channel", by=user)
+    call.context.announcer.channel_event(channel, event)
 
 
-def _note(
-    call: Call, channel: Channel, subtype: str, said: str, by: User | None = None, inviter: str = ""
+def _post_notice(
+    call: Call, channel: Channel, subtype: str, text: str, by: User | None = None, inviter: str = ""
 ) -> None:
     """A notice in the channel about a change of it, in Slack's wording."""
     user, ts = by or call.actor, call.workspace.next_ts()
-    message = Message(ts=ts, user=user.id, text=f"<@{user.id}> {said}", subtype=subtype, inviter=inviter)
+    message = Message(ts=ts, user=user.id, text=f"<@{user.id}> {text}", subtype=subtype, inviter=inviter)
     channel.add(message)
-    call.house.announcer.posted(channel, message)
+    call.context.announcer.message_posted(channel, message)

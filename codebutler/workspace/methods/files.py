@@ -20,12 +20,12 @@ def get_upload_url(call: Call) -> Json:
 
     Raises MethodError file_upload_size_restricted above 100 MB.
     """
-    length = call.params.needed("length")
+    length = call.params.required("length")
     if not length.isdecimal():
         raise MethodError("invalid_arguments")
     if int(length) > MAX_FILE_BYTES:
         raise MethodError("file_upload_size_restricted")
-    name = call.params.needed("filename").replace("/", "_")
+    name = call.params.required("filename").replace("/", "_")
     file_id = call.workspace.next_id("F")
     stored = StoredFile(
         id=file_id,
@@ -39,8 +39,8 @@ def get_upload_url(call: Call) -> Json:
     )
     call.workspace.files[file_id] = stored
     ticket = secrets.token_urlsafe(24)
-    call.house.uploads[ticket] = stored
-    return {"upload_url": f"{call.house.url}/upload/{ticket}", "file_id": file_id}
+    call.context.uploads[ticket] = stored
+    return {"upload_url": f"{call.context.url}/upload/{ticket}", "file_id": file_id}
 
 
 def complete_upload(call: Call) -> Json:
@@ -48,14 +48,14 @@ def complete_upload(call: Call) -> Json:
 
     Raises MethodError no_files_provided, file_not_found, and as posting does.
     """
-    files = [_uploaded(call, given) for given in call.params.objects("files") or []]
+    files = [_finish_upload(call, argument) for argument in call.params.objects("files") or []]
     if not files:
         raise MethodError("no_files_provided")
     channels = _channels(call)
     for stored in files:
         stored.completed = True
         stored.shared_in.update(channel.id for channel in channels)
-    told = [render.file(stored) for stored in files]
+    rendered = [render.file(stored) for stored in files]
     for channel in channels:
         message = Message(
             ts=call.workspace.next_ts(),
@@ -63,15 +63,15 @@ def complete_upload(call: Call) -> Json:
             text=call.params.text("initial_comment"),
             by_app=call.actor.is_bot,
             subtype="file_share",
-            blocks=block_kit.accepted(call.params.objects("blocks", "invalid_blocks") or []),
-            files=told,
+            blocks=block_kit.checked_blocks(call.params.objects("blocks", "invalid_blocks") or []),
+            files=rendered,
         )
         if call.params.has("thread_ts"):
             message.thread_ts = channel.thread_root(call.params.text("thread_ts"))
         publish(call, channel, message)
         for stored in files:
-            call.house.announcer.shared(channel, call.actor, stored.id)
-    return {"files": told}
+            call.context.announcer.file_shared(channel, call.actor, stored.id)
+    return {"files": rendered}
 
 
 def list_files(call: Call) -> Json:
@@ -93,7 +93,7 @@ def list_files(call: Call) -> Json:
 
 def delete(call: Call) -> Json:
     """Raises MethodError file_not_found, cant_delete_file; its messages show that it is gone."""
-    stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
+    stored = call.workspace.files.get(call.params.required("file", "file_not_found"))
     if stored is None or not call.workspace.may_read(call.actor, stored):
         raise MethodError("file_not_found")
     if stored.owner != call.actor.id:
@@ -104,30 +104,30 @@ def delete(call: Call) -> Json:
         for message in channel.messages.values():
             if any(file.get("id") == stored.id for file in message.files):
                 previous = render.message(call.workspace, channel, message)
-                gone = {"id": stored.id, "mode": "tombstone"}
-                message.files = [gone if file.get("id") == stored.id else file for file in message.files]
-                call.house.announcer.changed(channel, message, previous)
-    call.house.announcer.file_deleted(stored.id)
+                tombstone = {"id": stored.id, "mode": "tombstone"}
+                message.files = [tombstone if file.get("id") == stored.id else file for file in message.files]
+                call.context.announcer.message_changed(channel, message, previous)
+    call.context.announcer.file_deleted(stored.id)
     return {}
 
 
 def info(call: Call) -> Json:
     """files.info; a file the caller may not read counts as missing. Raises MethodError file_not_found."""
-    stored = call.workspace.files.get(call.params.needed("file", "file_not_found"))
+    stored = call.workspace.files.get(call.params.required("file", "file_not_found"))
     if stored is None or not call.workspace.may_read(call.actor, stored):
         raise MethodError("file_not_found")
-    told = {**render.file(stored), "channels": sorted(stored.shared_in), "groups": [], "ims": []}
-    return {"file": told, "comments": [], "response_metadata": {"next_cursor": ""}}
+    rendered = {**render.file(stored), "channels": sorted(stored.shared_in), "groups": [], "ims": []}
+    return {"file": rendered, "comments": [], "response_metadata": {"next_cursor": ""}}
 
 
-def _uploaded(call: Call, given: Json) -> StoredFile:
-    stored = call.workspace.files.get(str(given.get("id")))
+def _finish_upload(call: Call, argument: Json) -> StoredFile:
+    stored = call.workspace.files.get(str(argument.get("id")))
     if stored is None or stored.owner != call.actor.id or stored.content is None:
         raise MethodError("file_not_found")
     if stored.completed:
         raise MethodError("file_not_found")
-    if given.get("title"):
-        stored.title = str(given["title"])
+    if argument.get("title"):
+        stored.title = str(argument["title"])
     return stored
 
 
@@ -135,10 +135,10 @@ def _channels(call: Call) -> list[Channel]:
     if call.params.has("channel_id"):
         return [call.joined_channel("channel_id")]
     ids = [channel_id for channel_id in call.params.text("channels").split(",") if channel_id]
-    return [_member(call, channel_id) for channel_id in ids]
+    return [_member_channel(call, channel_id) for channel_id in ids]
 
 
-def _member(call: Call, channel_id: str) -> Channel:
+def _member_channel(call: Call, channel_id: str) -> Channel:
     channel = call.workspace.channel(channel_id)
     if call.actor.id not in channel.members:
         raise MethodError("not_in_channel")

@@ -16,11 +16,11 @@ from codebutler.workspace.state import Channel, Json, Message, MethodError
 NAME = re.compile(r"[a-z0-9_+'\-]{1,100}(::skin-tone-[2-6])?")
 MAX_EMOJI = 23
 MAX_PINS = 100
-MOST_PER_PAGE = 100
+MAX_PER_PAGE = 100
 # Slack: up to 120 days ahead, and thirty within five minutes in one channel.
-MOST_AHEAD_S = 120 * 24 * 3600
+MAX_AHEAD_S = 120 * 24 * 3600
 WINDOW_S = 300
-MOST_IN_WINDOW = 30
+MAX_IN_WINDOW = 30
 
 
 def add(call: Call) -> Json:
@@ -35,7 +35,7 @@ def add(call: Call) -> Json:
     if name not in message.reactions and len(message.reactions) >= MAX_EMOJI:
         raise MethodError("too_many_emoji")
     message.reactions[name] = [*users, call.actor.id]
-    call.house.announcer.reacted(channel, message, call.actor, name, added=True)
+    call.context.announcer.reaction_changed(channel, message, call.actor, name, added=True)
     return {}
 
 
@@ -48,14 +48,14 @@ def remove(call: Call) -> Json:
     message.reactions[name] = [user for user in users if user != call.actor.id]
     if not message.reactions[name]:
         del message.reactions[name]
-    call.house.announcer.reacted(channel, message, call.actor, name, added=False)
+    call.context.announcer.reaction_changed(channel, message, call.actor, name, added=False)
     return {}
 
 
 def get(call: Call) -> Json:
     """reactions.get: the message with its reactions."""
     channel = call.channel()
-    message = channel.message(call.params.needed("timestamp", "no_item_specified"))
+    message = channel.message(call.params.required("timestamp", "no_item_specified"))
     return _item(call, channel, message)
 
 
@@ -75,16 +75,16 @@ def list_reactions(call: Call) -> Json:
 
 
 def _item(call: Call, channel: Channel, message: Message) -> Json:
-    told = render.message(call.workspace, channel, message)
-    return {"type": "message", "channel": channel.id, "message": told}
+    rendered = render.message(call.workspace, channel, message)
+    return {"type": "message", "channel": channel.id, "message": rendered}
 
 
 def _target(call: Call) -> tuple[Channel, Message, str]:
     channel = call.joined_channel()
-    name = call.params.needed("name", "invalid_name").strip(":")
+    name = call.params.required("name", "invalid_name").strip(":")
     if not NAME.fullmatch(name):
         raise MethodError("invalid_name")
-    return channel, channel.message(call.params.needed("timestamp", "no_item_specified")), name
+    return channel, channel.message(call.params.required("timestamp", "no_item_specified")), name
 
 
 def pin(call: Call) -> Json:
@@ -95,7 +95,7 @@ def pin(call: Call) -> Json:
     if len(channel.pins) >= MAX_PINS:
         raise MethodError("too_many_pins")
     channel.pins[message.ts] = (call.actor.id, call.workspace.now_s())
-    _tell(call, channel, message, "pin_added")
+    _announce_pin(call, channel, message, "pin_added")
     return {}
 
 
@@ -104,7 +104,7 @@ def unpin(call: Call) -> Json:
     channel, message = _pin_target(call)
     if message.ts not in channel.pins:
         raise MethodError("no_pin")
-    _tell(call, channel, message, "pin_removed")
+    _announce_pin(call, channel, message, "pin_removed")
     del channel.pins[message.ts]
     return {}
 
@@ -117,7 +117,7 @@ def list_pins(call: Call) -> Json:
 
 def _pin_target(call: Call) -> tuple[Channel, Message]:
     channel = call.joined_channel()
-    return channel, channel.message(call.params.needed("timestamp", "no_item_specified"))
+    return channel, channel.message(call.params.required("timestamp", "no_item_specified"))
 
 
 def _pinned(call: Call, channel: Channel, ts: str) -> Json:
@@ -125,7 +125,7 @@ def _pinned(call: Call, channel: Channel, ts: str) -> Json:
     return {**_item(call, channel, channel.messages[ts]), "created": when_s, "created_by": by}
 
 
-def _tell(call: Call, channel: Channel, message: Message, kind: str) -> None:
+def _announce_pin(call: Call, channel: Channel, message: Message, kind: str) -> None:
     event = {
         "type": kind,
         "user": call.actor.id,
@@ -134,16 +134,16 @@ def _tell(call: Call, channel: Channel, message: Message, kind: str) -> None:
         "item_user": message.user,
         "pin_count": str(len(channel.pins)),
     }
-    call.house.announcer.happened(channel, event)
+    call.context.announcer.channel_event(channel, event)
 
 
 def search(call: Call) -> Json:
     """Newest first. Only people search: Slack gives bot tokens no right to."""
     if call.actor.is_bot:
         raise MethodError("not_allowed_token_type")
-    query = call.params.needed("query", "no_query")
-    found = sorted(_found(call, query.lower().split()), key=lambda pair: pair[1].ts, reverse=True)
-    count, number = call.params.number("count", 20, MOST_PER_PAGE), call.params.number("page", 1, 100)
+    query = call.params.required("query", "no_query")
+    found = sorted(_search_matches(call, query.lower().split()), key=lambda pair: pair[1].ts, reverse=True)
+    count, number = call.params.number("count", 20, MAX_PER_PAGE), call.params.number("page", 1, 100)
     shown = found[(number - 1) * count : number * count]
     return {
         "query": query,
@@ -160,7 +160,7 @@ def search(call: Call) -> Json:
     }
 
 
-def _found(call: Call, words: list[str]) -> Iterator[tuple[Channel, Message]]:
+def _search_matches(call: Call, words: list[str]) -> Iterator[tuple[Channel, Message]]:
     inside = {word[3:].lstrip("#") for word in words if word.startswith("in:")}
     authors = {word[5:].lstrip("@") for word in words if word.startswith("from:")}
     text = [word for word in words if not word.startswith(("in:", "from:"))]
@@ -173,31 +173,31 @@ def _found(call: Call, words: list[str]) -> Iterator[tuple[Channel, Message]]:
         for message in channel.messages.values():
             if message.is_tombstone or (authors and names.get(message.user) not in authors):
                 continue
-            said = _said(message).lower()
-            if all(word in said for word in text):
+            content = _searchable_text(message).lower()
+            if all(word in content for word in text):
                 yield channel, message
 
 
-def _said(message: Message) -> str:
+def _searchable_text(message: Message) -> str:
     """A message's searchable text: its text, its Markdown, its files' names."""
     parts = [message.text, *(str(block.get("text") or "") for block in message.blocks)]
     return "\n".join([*parts, *(str(file.get("name")) for file in message.files)])
 
 
 def _match(call: Call, channel: Channel, message: Message) -> Json:
-    told = render.message(call.workspace, channel, message)
+    rendered = render.message(call.workspace, channel, message)
     user = call.workspace.users.get(message.user)
     return {
-        **told,
+        **rendered,
         "iid": f"{channel.id}-{message.ts}",
         "username": user.name if user else "",
         "channel": {"id": channel.id, "name": channel.name, "is_im": channel.is_im},
-        "permalink": f"{call.house.url}/archives/{channel.id}/p{message.ts.replace('.', '')}",
+        "permalink": f"{call.context.url}/archives/{channel.id}/p{message.ts.replace('.', '')}",
     }
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to post later. ``given``: the arguments of its chat.postMessage."""
+    """A message to post later. ``arguments``: the arguments of its chat.postMessage."""
 
     id: str
     channel: str
@@ -205,20 +205,20 @@ class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
     post_at_s: int
     created_s: int
     text: str
-    given: Json
+    arguments: Json
 
 
 def schedule(call: Call) -> Json:
     """Raises MethodError invalid_time, time_in_past, time_too_far, restricted_too_many, and chat.postMessage's."""
     channel = call.posting_channel()
-    post_at_s = _when(call)
-    waiting = call.house.scheduled
+    post_at_s = _post_at(call)
+    waiting = call.context.scheduled
     near = sum(
         1
         for other in waiting.values()
         if other.channel == channel.id and abs(other.post_at_s - post_at_s) < WINDOW_S
     )
-    if near >= MOST_IN_WINDOW:
+    if near >= MAX_IN_WINDOW:
         raise MethodError("restricted_too_many")
     message = check_message(call, channel)
     scheduled = Scheduled(
@@ -228,33 +228,35 @@ def schedule(call: Call) -> Json:
         post_at_s=post_at_s,
         created_s=call.workspace.now_s(),
         text=message.text,
-        given={**call.params.values, "channel": channel.id},
+        arguments={**call.params.values, "channel": channel.id},
     )
     waiting[scheduled.id] = scheduled
-    call.house.hub.later(post_at_s - call.workspace.clock.now().timestamp(), lambda: _due(call, scheduled))
-    told = {"type": "delayed_message", "user": call.actor.id, "text": message.text}
+    call.context.hub.call_later(
+        post_at_s - call.workspace.clock.now().timestamp(), lambda: _post_scheduled(call, scheduled)
+    )
+    delayed = {"type": "delayed_message", "user": call.actor.id, "text": message.text}
     return {
         "channel": channel.id,
         "scheduled_message_id": scheduled.id,
         "post_at": post_at_s,
-        "message": told,
+        "message": delayed,
     }
 
 
 def cancel(call: Call) -> Json:
     """Raises MethodError invalid_scheduled_message_id."""
     channel = call.channel()
-    found = call.house.scheduled.get(call.params.text("scheduled_message_id"))
+    found = call.context.scheduled.get(call.params.text("scheduled_message_id"))
     if found is None or found.channel != channel.id or found.user != call.actor.id:
         raise MethodError("invalid_scheduled_message_id")
-    del call.house.scheduled[found.id]
+    del call.context.scheduled[found.id]
     return {}
 
 
 def list_scheduled(call: Call) -> Json:
     """The caller's own, the next one first."""
     wanted = call.params.text("channel")
-    own = [one for one in call.house.scheduled.values() if one.user == call.actor.id]
+    own = [one for one in call.context.scheduled.values() if one.user == call.actor.id]
     own = sorted((one for one in own if wanted in ("", one.channel)), key=lambda one: one.post_at_s)
     shown, cursor = page(own, call.params)
     return {
@@ -272,23 +274,23 @@ def list_scheduled(call: Call) -> Json:
     }
 
 
-def _when(call: Call) -> int:
-    given = call.params.text("post_at")
-    if not given.isdecimal():
+def _post_at(call: Call) -> int:
+    text = call.params.text("post_at")
+    if not text.isdecimal():
         raise MethodError("invalid_time")
-    ahead_s = int(given) - call.workspace.now_s()
+    ahead_s = int(text) - call.workspace.now_s()
     if ahead_s <= 0:
         raise MethodError("time_in_past")
-    if ahead_s > MOST_AHEAD_S:
+    if ahead_s > MAX_AHEAD_S:
         raise MethodError("time_too_far")
-    return int(given)
+    return int(text)
 
 
-def _due(call: Call, scheduled: Scheduled) -> None:
+def _post_scheduled(call: Call, scheduled: Scheduled) -> None:
     """Post it, unless it was cancelled; one that has become impossible is dropped, as in Slack."""
-    if call.house.scheduled.pop(scheduled.id, None) is None:
+    if call.context.scheduled.pop(scheduled.id, None) is None:
         return
     try:
-        post_message(Call(call.house, call.user, Params(scheduled.given)))
+        post_message(Call(call.context, call.user, Params(scheduled.arguments)))
     except MethodError:
         return

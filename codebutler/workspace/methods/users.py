@@ -11,7 +11,7 @@ from codebutler.workspace.views import View
 
 def info(call: Call) -> Json:
     """Raises MethodError user_not_found."""
-    return {"user": render.user(call.workspace, _named(call))}
+    return {"user": render.user(call.workspace, _requested_user(call))}
 
 
 def list_users(call: Call) -> Json:
@@ -26,7 +26,7 @@ def list_users(call: Call) -> Json:
 
 def lookup(call: Call) -> Json:
     """By the address in users.info. Raises MethodError users_not_found."""
-    address = call.params.needed("email", "users_not_found").lower()
+    address = call.params.required("email", "users_not_found").lower()
     for user in call.workspace.users.values():
         if not user.is_bot and render.email(user) == address:
             return {"user": render.user(call.workspace, user)}
@@ -35,14 +35,14 @@ def lookup(call: Call) -> Json:
 
 def profile(call: Call) -> Json:
     """The caller's own unless ``user`` is given."""
-    user = _named(call) if call.params.has("user") else call.actor
+    user = _requested_user(call) if call.params.has("user") else call.actor
     return {"profile": render.user(call.workspace, user)["profile"]}
 
 
 def presence(call: Call) -> Json:
     """users.getPresence: everybody is always active."""
     if call.params.has("user"):
-        _named(call)
+        _requested_user(call)
     return {"presence": "active", "online": True, "auto_away": False, "manual_away": False}
 
 
@@ -51,31 +51,31 @@ def groups(_: Call) -> Json:
     return {"usergroups": []}
 
 
-def _named(call: Call) -> User:
-    return call.workspace.user(call.params.needed("user", "user_not_found"))
+def _requested_user(call: Call) -> User:
+    return call.workspace.user(call.params.required("user", "user_not_found"))
 
 
 def test(call: Call) -> Json:
     """auth.test: the token's owner. Raises MethodError not_allowed_token_type for the app-level token."""
     actor = call.actor
-    told: Json = {
-        "url": f"{call.house.url}/",
+    answer: Json = {
+        "url": f"{call.context.url}/",
         "team": call.workspace.team_name,
         "user": actor.name.lower(),
         "team_id": call.workspace.team_id,
         "user_id": actor.id,
         "is_enterprise_install": False,
     }
-    return {**told, "bot_id": actor.bot_id} if actor.is_bot else told
+    return {**answer, "bot_id": actor.bot_id} if actor.is_bot else answer
 
 
 def api_test(call: Call) -> Json:
     """api.test: returns its arguments; ``error`` makes it fail with that code. Slack allows this without a token,
     too."""
-    given = {name: value for name, value in call.params.values.items() if name != "token"}
-    if "error" in given:
-        raise MethodError(str(given["error"]))
-    return {"args": given}
+    arguments = {name: value for name, value in call.params.values.items() if name != "token"}
+    if "error" in arguments:
+        raise MethodError(str(arguments["error"]))
+    return {"args": arguments}
 
 
 def connections_open(call: Call) -> Json:
@@ -85,8 +85,8 @@ def connections_open(call: Call) -> Json:
     """
     if call.user is not None:
         raise MethodError("not_allowed_token_type")
-    ticket = call.house.hub.connections.issue_ticket()
-    return {"url": f"{call.house.socket_url}/link/?ticket={ticket}&app_id={call.workspace.app_id}"}
+    ticket = call.context.hub.connections.issue_ticket()
+    return {"url": f"{call.context.socket_url}/link/?ticket={ticket}&app_id={call.workspace.app_id}"}
 
 
 def bots_info(call: Call) -> Json:
@@ -114,9 +114,9 @@ def publish_view(call: Call) -> Json:
 
     Raises MethodError user_not_found, hash_conflict, and the errors of an invalid view.
     """
-    user = call.workspace.user(call.params.needed("user_id", "user_not_found"))
-    given = _given(call)
-    return _told_view(call, call.house.views.publish(user.id, given, call.params.text("hash")))
+    user = call.workspace.user(call.params.required("user_id", "user_not_found"))
+    content = _view_argument(call)
+    return _view_response(call, call.context.views.publish(user.id, content, call.params.text("hash")))
 
 
 def open_view(call: Call) -> Json:
@@ -125,8 +125,8 @@ def open_view(call: Call) -> Json:
     Raises MethodError invalid_trigger_id, exchanged_trigger_id, expired_trigger_id, and the errors of an
     invalid view.
     """
-    given = _given(call)
-    return _told_view(call, call.house.views.open(_trigger(call), given))
+    content = _view_argument(call)
+    return _view_response(call, call.context.views.open(_trigger(call), content))
 
 
 def push_view(call: Call) -> Json:
@@ -134,8 +134,8 @@ def push_view(call: Call) -> Json:
 
     Raises MethodError push_limit_reached, and as views.open does.
     """
-    given = _given(call)
-    return _told_view(call, call.house.views.push(_trigger(call), given))
+    content = _view_argument(call)
+    return _view_response(call, call.context.views.push(_trigger(call), content))
 
 
 def update_view(call: Call) -> Json:
@@ -143,13 +143,13 @@ def update_view(call: Call) -> Json:
 
     Raises MethodError not_found, hash_conflict, and the errors of an invalid view.
     """
-    given = _given(call)
-    views = call.house.views
+    content = _view_argument(call)
+    views = call.context.views
     view = views.find(call.params.text("view_id"), call.params.text("external_id"))
-    return _told_view(call, views.update(view, given, call.params.text("hash")))
+    return _view_response(call, views.update(view, content, call.params.text("hash")))
 
 
-def _given(call: Call) -> Json:
+def _view_argument(call: Call) -> Json:
     """The view; only the app itself has views. Raises MethodError not_allowed_token_type, invalid_arguments."""
     if call.actor.id != call.workspace.bot.id:
         raise MethodError("not_allowed_token_type")
@@ -160,9 +160,9 @@ def _given(call: Call) -> Json:
 
 
 def _trigger(call: Call) -> str:
-    return call.params.needed("trigger_id", "invalid_trigger_id")
+    return call.params.required("trigger_id", "invalid_trigger_id")
 
 
-def _told_view(call: Call, view: View) -> Json:
-    call.house.announcer.views_changed(view.user, call.house.views)
+def _view_response(call: Call, view: View) -> Json:
+    call.context.announcer.views_changed(view.user, call.context.views)
     return {"view": render.view(call.workspace, view)}

@@ -63,8 +63,8 @@ class Stage:
         ``look`` goes to Playwright: ``color_scheme``, ``has_touch``.
         """
         you = self.server.workspace.person.id
-        for left_open in self.server.house.views.stack(you)[:1]:
-            self.server.house.views.close(left_open)
+        for left_open in self.server.context.views.stack(you)[:1]:
+            self.server.context.views.close(left_open)
         errors: list[str] = []
         size: ViewportSize = {"width": width, "height": height}
         context = await self.browser.new_context(viewport=size, reduced_motion="reduce", **look)

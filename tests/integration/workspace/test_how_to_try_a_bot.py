@@ -36,7 +36,7 @@ async def test_the_bot_of_the_page_works(server: WorkspaceServer, tmp_path: Path
         await server.until(lambda: len(server.hub.connections) == 1, 30)
         you, channel = server.workspace.person, server.channel_id("demo")
         await server.interactions.slash(you, {"channel": channel, "command": "/deploy", "text": ""})
-        view = (await server.until(lambda: server.dialogs.shown_to(you)["modals"]))[0]
+        view = (await server.until(lambda: server.dialogs.views_of(you)["modals"]))[0]
         values = {"why": {"text": "it is time"}}
         assert await server.dialogs.submit(you, {"view_id": view["id"], "values": values}) == {}
         said = server.workspace.channel(channel).messages

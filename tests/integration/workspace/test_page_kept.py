@@ -143,7 +143,7 @@ async def test_what_was_meant_for_an_earlier_start_is_a_draft_in_the_next(stage:
     context = await stage.browser.new_context()
     page = await context.new_page()
     async with WorkspaceServer(Options()) as first:
-        port = int(first.house.url.rsplit(":", 1)[1])
+        port = int(first.context.url.rsplit(":", 1)[1])
         await page.goto(first.url)
         await expect(page.locator("#connection")).to_have_text("connected")
     box = page.get_by_label("Message #general")

@@ -114,7 +114,7 @@ async def test_a_slash_command_is_answered_in_the_channel(app: AsyncApp, server:
 async def test_the_app_goes_on_after_a_refresh(app: AsyncApp, server: WorkspaceServer) -> None:
     old = len(server.hub.connections)
     server.hub.disconnect("refresh_requested")
-    await server.until(lambda: server.hub.connections.fresh == old)
+    await server.until(lambda: server.hub.connections.active_count == old)
     ts = server.say("demo", "hello again")
     assert (await reply(server, ts))["text"].startswith("hi ")
 

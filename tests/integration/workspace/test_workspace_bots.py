@@ -203,7 +203,7 @@ USUAL = {"message", "member_joined_channel"}
     ("subscriptions", "kinds"),
     [
         (Subscriptions(), USUAL),
-        (Subscriptions(further=True), {*USUAL, "file_shared", "team_join", "pin_added"}),
+        (Subscriptions(with_opt_in=True), {*USUAL, "file_shared", "team_join", "pin_added"}),
         (subscriptions_of("{}"), {*USUAL, "file_shared", "team_join", "pin_added"}),
         (named("team_join", "message.channels"), {"team_join", "message"}),
         (named("pin_added"), {"pin_added"}),

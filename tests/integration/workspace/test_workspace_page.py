@@ -20,7 +20,7 @@ from codebutler.workspace.server import Options, WorkspaceServer
 @pytest.fixture
 async def page(server: WorkspaceServer) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"Authorization": f"Bearer {server.user_token}"}
-    async with httpx.AsyncClient(base_url=server.house.url, headers=headers, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=server.context.url, headers=headers, trust_env=False) as client:
         yield client
 
 
@@ -61,7 +61,7 @@ async def test_boot_tells_the_page_what_is_there(page: httpx.AsyncClient, server
 
 
 async def test_the_page_and_its_files_are_served_with_a_strict_policy(server: WorkspaceServer) -> None:
-    async with httpx.AsyncClient(base_url=server.house.url, trust_env=False) as stranger:
+    async with httpx.AsyncClient(base_url=server.context.url, trust_env=False) as stranger:
         index = await stranger.get("/")
         assert "default-src 'self'" in index.headers["content-security-policy"]
         assert (await stranger.get("/archives/C1/p1700000000000001")).text == index.text
@@ -84,7 +84,7 @@ async def test_the_page_and_its_files_are_served_with_a_strict_policy(server: Wo
 async def test_nothing_is_told_without_a_persons_token(
     server: WorkspaceServer, method: str, path: str
 ) -> None:
-    async with httpx.AsyncClient(base_url=server.house.url, trust_env=False) as stranger:
+    async with httpx.AsyncClient(base_url=server.context.url, trust_env=False) as stranger:
         assert (await stranger.request(method, path, json={})).status_code == 401
         bot = {"Authorization": f"Bearer {server.bot_token}"}
         assert (await stranger.request(method, path, json={}, headers=bot)).status_code == 401
@@ -243,7 +243,7 @@ async def test_a_dropped_connection_ends_without_a_word(
 
 
 async def test_a_taken_port_is_one_clear_line(server: WorkspaceServer) -> None:
-    port = int(server.house.url.rpartition(":")[2])
+    port = int(server.context.url.rpartition(":")[2])
     with pytest.raises(CodeButlerError, match=f"port {port} is in use: choose another with --port"):
         async with WorkspaceServer(Options(port=port)):
             pass

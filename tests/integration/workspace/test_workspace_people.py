@@ -17,7 +17,7 @@ from codebutler.workspace.server import Options, WorkspaceServer
 
 def page_of(server: WorkspaceServer, token: str) -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx.AsyncClient(base_url=server.house.url, headers=headers, trust_env=False)
+    return httpx.AsyncClient(base_url=server.context.url, headers=headers, trust_env=False)
 
 
 @pytest.fixture
@@ -81,11 +81,11 @@ async def test_an_ephemeral_message_is_pressed_and_replaced(
     assert "message" not in payload
     told = {"text": "noted", "replace_original": True}
     assert (await page.post(payload["response_url"], json=told)).status_code == 200
-    whisper = server.house.whispers.find(you.id, ts)
+    whisper = server.context.ephemerals.find(you.id, ts)
     assert whisper is not None
     assert whisper.text == "noted"
     await page.post(payload["response_url"], json={"delete_original": True})
-    assert server.house.whispers.find(you.id, ts) is None
+    assert server.context.ephemerals.find(you.id, ts) is None
 
 
 async def test_an_external_select_asks_the_app(page: httpx.AsyncClient, server: WorkspaceServer) -> None:

@@ -36,7 +36,7 @@ class Person:
         self.user = server.workspace.person
 
     def stack(self) -> list[Json]:
-        modals: list[Json] = self.server.dialogs.shown_to(self.user)["modals"]
+        modals: list[Json] = self.server.dialogs.views_of(self.user)["modals"]
         return modals
 
     async def open_form(self) -> str:
@@ -128,7 +128,7 @@ async def test_somebody_else_cannot_send_the_form(
     stranger = server.add_user("stranger")
     with pytest.raises(MethodError, match="not_found"):
         await server.dialogs.submit(stranger, {"view_id": view_id, "values": {}})
-    assert server.dialogs.shown_to(stranger)["modals"] == []
+    assert server.dialogs.views_of(stranger)["modals"] == []
 
 
 async def test_a_trigger_is_worth_one_modal_and_only_the_apps(
@@ -150,7 +150,7 @@ async def test_a_trigger_of_four_seconds_ago_opens_nothing() -> None:
     clock = ManualClock()
     async with WorkspaceServer(Options(), clock) as server:
         client = client_for(server, server.bot_token)
-        trigger = server.house.views.trigger(server.workspace.person.id)
+        trigger = server.context.views.trigger(server.workspace.person.id)
         await clock.advance(4)
         with pytest.raises(SlackApiError) as refused:
             await client.views_open(trigger_id=trigger, view=deploy_form())
@@ -161,7 +161,7 @@ async def test_the_home_tab_is_published_pressed_and_opens_a_modal(
     app: Deployer, visitor: Person, server: WorkspaceServer, bot: AsyncWebClient
 ) -> None:
     server.dialogs.open_home(visitor.user, {})
-    home = await server.until(lambda: server.dialogs.shown_to(visitor.user)["home"])
+    home = await server.until(lambda: server.dialogs.views_of(visitor.user)["home"])
     assert home["blocks"][1]["elements"][0]["action_id"] == "refresh"
     view_id = await visitor.open_form()
     await bot.views_update(view_id=view_id, view={**page("Deploy"), "blocks": [row("more")]})

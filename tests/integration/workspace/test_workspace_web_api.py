@@ -248,7 +248,7 @@ async def order(server: WorkspaceServer, token: str, fault: dict[str, Any]) -> i
     async with (
         aiohttp.ClientSession() as session,
         session.post(
-            f"{server.house.url}/workspace/faults",
+            f"{server.context.url}/workspace/faults",
             json=fault,
             headers={"Authorization": f"Bearer {token}"},
         ) as response,
@@ -262,8 +262,8 @@ async def test_an_ephemeral_message_stays_with_one_person(
     root = server.say("demo", "root")
     you = server.workspace.person.id
     posted = await bot.chat_postEphemeral(channel=channel, user=you, text="psst", thread_ts=root)
-    assert server.house.whispers.find(you, posted["message_ts"])
-    assert server.house.whispers.find("USTRANGER00", posted["message_ts"]) is None
+    assert server.context.ephemerals.find(you, posted["message_ts"])
+    assert server.context.ephemerals.find("USTRANGER00", posted["message_ts"]) is None
     history = await bot.conversations_history(channel=channel)
     assert [message["text"] for message in history["messages"]] == ["root"]
 

@@ -49,7 +49,7 @@ REFUSED: list[tuple[str, list[Json], str]] = [
 @pytest.mark.parametrize(("blocks", "where"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED])
 def test_it_is_refused_with_its_place(blocks: list[Json], where: str) -> None:
     with pytest.raises(MethodError) as refused:
-        block_kit.accepted(blocks)
+        block_kit.checked_blocks(blocks)
     assert refused.value.code == "invalid_blocks"
     assert f"{where}]" in refused.value.details[0]
 
@@ -73,5 +73,5 @@ def test_what_slack_takes_is_taken() -> None:
         {"type": "table", "rows": []},
         {"type": "input", "label": plain("x"), "element": {"type": "plain_text_input"}},
     ]
-    kept = block_kit.accepted(blocks)
+    kept = block_kit.checked_blocks(blocks)
     assert len({block["block_id"] for block in kept}) == len(blocks)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.workspace.blocks import REQUIRED, answered, problems, state
+from codebutler.workspace.blocks import REQUIRED, answer_value, form_problems, state_values
 from codebutler.workspace.state import Json, MethodError
 from codebutler.workspace.views import MAX_VIEW_BLOCKS, TRIGGER_MEMORY_S, Views
 from tests.clock import ManualClock
@@ -86,7 +86,7 @@ def test_a_stack_holds_three_and_closes_from_the_top(views: Views) -> None:
 def test_an_old_hash_is_refused_and_what_was_typed_stays(views: Views) -> None:
     text = asks({"type": "plain_text_input"})
     view = views.open(views.trigger("U1"), modal(text, external_id="mine"))
-    view.answer({"ask": {"it": "half a sent"}})
+    view.set_answers({"ask": {"it": "half a sent"}})
     old = view.hash
     views.update(views.find("", "mine"), modal(text, {"type": "divider"}, external_id="mine"), old)
     assert view.values["ask"]["it"]["value"] == "half a sent"
@@ -105,7 +105,7 @@ def test_a_home_belongs_to_one_person(views: Views) -> None:
     assert views.home("U1") is home
     assert views.home("U2") is None
     with pytest.raises(MethodError, match="not_found"):
-        views.seen_by("U2", home.id)
+        views.find_for("U2", home.id)
     with pytest.raises(MethodError, match="hash_conflict"):
         views.publish("U1", {"type": "home", "blocks": []}, "0.0")
 
@@ -156,7 +156,7 @@ def test_a_view_may_not_be_huge(views: Views) -> None:
     ],
 )
 def test_an_answer_in_slacks_form(element: Json, value: object, told: Json) -> None:
-    values = state([asks(element)], {"ask": {"it": value}})
+    values = state_values([asks(element)], {"ask": {"it": value}})
     assert values == {"ask": {"it": {"type": element["type"], **told}}}
 
 
@@ -166,7 +166,7 @@ def test_what_nobody_touched_is_as_it_began() -> None:
         asks({"type": "checkboxes", "options": [RED], "initial_options": [RED]}, block_id="boxes"),
         {"type": "actions", "block_id": "row", "elements": [{"type": "button", "action_id": "go"}]},
     ]
-    values = state(blocks, {})
+    values = state_values(blocks, {})
     assert values["text"]["it"]["value"] == "begun"
     assert values["boxes"]["it"]["selected_options"] == [RED]
     assert "row" not in values
@@ -174,7 +174,7 @@ def test_what_nobody_touched_is_as_it_began() -> None:
 
 def test_an_option_that_is_not_offered_is_refused() -> None:
     with pytest.raises(MethodError, match="invalid_arguments"):
-        answered({"type": "static_select", "options": [RED]}, "green")
+        answer_value({"type": "static_select", "options": [RED]}, "green")
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_an_option_that_is_not_offered_is_refused() -> None:
 )
 def test_what_keeps_a_form_from_being_sent(element: Json, value: object, problem: str) -> None:
     blocks = [asks(element)]
-    found = problems(blocks, state(blocks, {"ask": {"it": value}}))
+    found = form_problems(blocks, state_values(blocks, {"ask": {"it": value}}))
     assert problem in found.get("ask", "")
     assert bool(found) == bool(problem)
 
 
 def test_an_optional_field_may_stay_empty() -> None:
     blocks = [asks({"type": "plain_text_input"}, optional=True)]
-    assert problems(blocks, state(blocks, {})) == {}
+    assert form_problems(blocks, state_values(blocks, {})) == {}

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from codebutler.workspace.api import Fault, Faults
-from codebutler.workspace.blocks import accepted, find_action
-from codebutler.workspace.params import Params, RateLimits, decode, make_cursor, open_cursor, page
+from codebutler.workspace.blocks import checked_blocks, find_action
+from codebutler.workspace.params import Params, RateLimits, make_cursor, page, parse_cursor, parse_params
 from codebutler.workspace.state import MethodError
 from tests.clock import ManualClock
 
@@ -21,9 +21,13 @@ JSON = "application/json; charset=utf-8"
 @pytest.mark.parametrize(
     "params",
     [
-        decode("", "limit=5&all=true&blocks=%5B%7B%22type%22%3A%22divider%22%7D%5D", b""),
-        decode(FORM, "", urlencode({"limit": 5, "all": "1", "blocks": '[{"type":"divider"}]'}).encode()),
-        decode(JSON, "", msgspec.json.encode({"limit": 5, "all": True, "blocks": [{"type": "divider"}]})),
+        parse_params("", "limit=5&all=true&blocks=%5B%7B%22type%22%3A%22divider%22%7D%5D", b""),
+        parse_params(
+            FORM, "", urlencode({"limit": 5, "all": "1", "blocks": '[{"type":"divider"}]'}).encode()
+        ),
+        parse_params(
+            JSON, "", msgspec.json.encode({"limit": 5, "all": True, "blocks": [{"type": "divider"}]})
+        ),
     ],
     ids=["query", "form", "json"],
 )
@@ -45,7 +49,7 @@ def test_arguments_mean_the_same_however_they_come(params: Params) -> None:
 )
 def test_a_body_that_cannot_be_read_is_refused(kind: str, body: bytes, code: str) -> None:
     with pytest.raises(MethodError, match=code):
-        decode(kind, "", body)
+        parse_params(kind, "", body)
 
 
 @pytest.mark.parametrize("value", ["{", "[1]", "7", {"a": 1}, [1]])
@@ -60,7 +64,7 @@ def button(**fields: Any) -> dict[str, Any]:
 
 def test_blocks_get_ids_and_their_buttons_can_be_found() -> None:
     section = {"type": "section", "block_id": "own", "text": {"type": "mrkdwn", "text": "x"}}
-    kept = accepted(
+    kept = checked_blocks(
         [{**section, "accessory": button(action_id="b")}, {"type": "actions", "elements": [button()]}]
     )
     assert [block["block_id"] for block in kept] == ["own", "b1"]
@@ -85,7 +89,7 @@ def test_blocks_get_ids_and_their_buttons_can_be_found() -> None:
 )
 def test_blocks_beyond_slacks_limits_are_refused(block: dict[str, Any]) -> None:
     with pytest.raises(MethodError, match="invalid_blocks"):
-        accepted([block])
+        checked_blocks([block])
 
 
 def test_pages_join_to_the_whole() -> None:
@@ -101,7 +105,7 @@ def test_pages_join_to_the_whole() -> None:
 @pytest.mark.parametrize("cursor", ["x", "bmV4dDo=", make_cursor("-1"), "ÿ"])
 def test_an_invented_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(MethodError, match="invalid_cursor"):
-        open_cursor(cursor)
+        parse_cursor(cursor)
 
 
 async def test_posting_is_limited_by_channel_and_recovers() -> None:

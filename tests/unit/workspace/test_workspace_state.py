@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.workspace import render
-from codebutler.workspace.state import Channel, Message, MethodError, Tokens, Workspace, discard, normal_ts
+from codebutler.workspace.state import Channel, Message, MethodError, Tokens, Workspace, discard, normalize_ts
 from tests.clock import ManualClock
 
 TOKENS = Tokens(bot="xoxb-1", app="xapp-1", user="xoxp-1")
@@ -100,13 +100,13 @@ def test_app_posts_carry_the_bots_marks_and_no_subtype(workspace: Workspace, cha
     ],
 )
 def test_a_callers_ts_compares_with_stored_ones(given: str, stored: str) -> None:
-    assert normal_ts(given) == stored
+    assert normalize_ts(given) == stored
 
 
 @pytest.mark.parametrize("text", ["", "abc", "-1", "1.x", "1,5"])
 def test_what_is_no_ts_is_refused(text: str) -> None:
     with pytest.raises(MethodError):
-        normal_ts(text)
+        normalize_ts(text)
 
 
 @given(st.lists(st.text("0123456789", min_size=1), unique=True), st.text("0123456789", min_size=1))
