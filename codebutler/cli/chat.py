@@ -54,25 +54,25 @@ def chat(
 
     From a pipe: all of standard input is one message; its answer is printed, and the exit code is that of the run.
     """
-    where, entry = home(), repository(repo)
+    home_dir, entry = home(), repository(repo)
     if sys.stdin.isatty():
         from codebutler.cli.chatroom.link import converse
 
-        converse(where, entry.name, fresh=bool(fresh), past=past)
+        converse(home_dir, entry.name, fresh=bool(fresh), past=past)
     else:
-        _ask_once(where, entry.name, fresh=fresh is not False)
+        _ask_once(home_dir, entry.name, fresh=fresh is not False)
 
 
-def _ask_once(where: Home, repo: str, *, fresh: bool) -> None:
+def _ask_once(home_dir: Home, repo: str, *, fresh: bool) -> None:
     from codebutler.cli.chatroom.link import ask_once, read_history, write_history
 
     text = sys.stdin.read()
     if not text.strip():
         raise typer.BadParameter("standard input is empty")
-    history = read_history(where)
+    history = read_history(home_dir)
     answer = ask_once(repo, text.strip("\n"), None if fresh else history.threads.get(repo))
     if answer.thread:
-        write_history(where, history.with_thread(repo, answer.thread))
+        write_history(home_dir, history.with_thread(repo, answer.thread))
     _print_answer(answer)
 
 
@@ -132,11 +132,11 @@ def adopt(
     Without an ID, list the sessions, newest first, and ask which one.
     """
     entry = repository(repo) if repo else _current_repository()
-    where = Path(entry.path)
+    directory = Path(entry.path)
     if session and not as_json:
-        _adopt(entry, find_session(Path.home(), where, session))
+        _adopt(entry, find_session(Path.home(), directory, session))
         return
-    found = terminal_sessions(Path.home(), where)[:MAX_LISTED]
+    found = terminal_sessions(Path.home(), directory)[:MAX_LISTED]
     if as_json:
         print_json(
             [
@@ -145,7 +145,7 @@ def adopt(
             ]
         )
     elif not found:
-        print_line(NO_SESSIONS.format(path=where))
+        print_line(NO_SESSIONS.format(path=directory))
     else:
         now_s = time.time()
         rows = [

@@ -84,30 +84,30 @@ def create(
     nodes = tuple(map(_node, server or [LOOPBACK]))
     if len(set(nodes)) != len(nodes) or len(nodes) not in (1, 3, 5):
         raise typer.BadParameter("--server: name one server, or 3 or 5 different ones")
-    where = home().ensure()
+    home_dir = home().ensure()
     for each in (MEMBERSHIP_FILE, AUTHORITY_FILE):
-        if (where.root / each).exists():
-            raise ConfigError(f"{where.root / each} already exists: this home belongs to a cluster")
+        if (home_dir.root / each).exists():
+            raise ConfigError(f"{home_dir.root / each} already exists: this home belongs to a cluster")
     client_pem = client_ca.read_bytes() if client_ca is not None else b""
     encrypted = bool(client_pem) or not all(is_loopback(each.host) for each in nodes)
-    files = NatsFiles(where.root / "nats", nodes, encrypted=encrypted)
+    files = NatsFiles(home_dir.root / "nats", nodes, encrypted=encrypted)
     urls = tuple(each.url(encrypted=encrypted) for each in nodes)
     authority = ClusterAuthority.new(urls, files.ca.decode())
     now_s = int(time.time())
     folders = files.write(authority.trust(now_s), directory, client_pem)
-    with where.open() as opened:
+    with home_dir.open() as opened:
         opened.write(AUTHORITY_FILE, msgspec.json.format(msgspec.json.encode(authority), indent=2))
-    write_membership(where, authority.gateway_membership(now_s))
+    write_membership(home_dir, authority.gateway_membership(now_s))
     for node, folder in zip(nodes, folders, strict=True):
-        place = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
-        print_line(f"cd {folder} && nats-server -c nats.conf{place}")
+        note = "" if is_loopback(node.host) else f", on {node.host} (copy the folder there)"
+        print_line(f"cd {folder} && nats-server -c nats.conf{note}")
     notice(
         "Next: start the servers like this, then `codebutler cluster invite HOST` for each machine. "
         f"Keep {AUTHORITY_FILE} here."
     )
     if client_pem:
         notice(
-            f"Set clientCertificate and clientKey in {where.root / MEMBERSHIP_FILE}: this gateway needs them too."
+            f"Set clientCertificate and clientKey in {home_dir.root / MEMBERSHIP_FILE}: this gateway needs them too."
         )
 
 
@@ -143,11 +143,11 @@ def invite(
     )
 
 
-async def _invite(where: Home, host: str, *, replace: bool) -> ClusterMembership:
+async def _invite(home_dir: Home, host: str, *, replace: bool) -> ClusterMembership:
     from codebutler.cluster.authority import read_authority
     from codebutler.cluster.connection import HostAccounts
 
-    authority, gateway = read_authority(where), read_membership(where, gateway=True)
+    authority, gateway = read_authority(home_dir), read_membership(home_dir, gateway=True)
     async with HostAccounts.opened(authority, gateway, SystemClock()) as accounts:
         if host in await accounts.hosts() and not replace:
             raise CodeButlerError(
@@ -174,15 +174,15 @@ def remove(host: Annotated[str, HOST]) -> None:
     notice("Its repositories stay registered here: move them, or run `codebutler remove-repo NAME`.")
 
 
-async def _remove_host(where: Home, host: str) -> tuple[HostRemoved, bool]:
+async def _remove_host(home_dir: Home, host: str) -> tuple[HostRemoved, bool]:
     """The lines about what was dropped, and whether the channels were notified."""
     from codebutler.cluster.authority import read_authority
     from codebutler.cluster.bus import Bus
     from codebutler.cluster.connection import PATIENCE_S, HostAccounts
     from codebutler.cluster.moving import announce_removal, purge_host
 
-    membership, clock = read_membership(where, gateway=True), SystemClock()
-    async with HostAccounts.opened(read_authority(where), membership, clock) as accounts:
+    membership, clock = read_membership(home_dir, gateway=True), SystemClock()
+    async with HostAccounts.opened(read_authority(home_dir), membership, clock) as accounts:
         if not await accounts.remove(host):
             names = ", ".join(await accounts.hosts()) or "none"
             raise CodeButlerError(f"no host named {host} belongs to the cluster (hosts: {names})")
@@ -290,10 +290,10 @@ def join(
 ) -> None:
     """Join a cluster with the token that `codebutler cluster invite` printed at the gateway."""
     need_cluster()
-    where = home()
-    if (where.root / MEMBERSHIP_FILE).exists() and not is_host(where):
+    home_dir = home()
+    if (home_dir.root / MEMBERSHIP_FILE).exists() and not is_host(home_dir):
         raise ConfigError(
-            f"{where.root} is a gateway's home: a host needs another home (set CODEBUTLER_HOME)"
+            f"{home_dir.root} is a gateway's home: a host needs another home (set CODEBUTLER_HOME)"
         )
     membership = membership_from_token(token or _read_token())
     membership = replace(
@@ -301,8 +301,8 @@ def join(
         client_certificate=str(certificate.resolve()) if certificate else "",
         client_key=str(key.resolve()) if key else "",
     )
-    asyncio.run(_check_membership(where, membership))
-    write_membership(where, membership)
+    asyncio.run(_check_membership(home_dir, membership))
+    write_membership(home_dir, membership)
     print_line(
         f"This machine is now the host {membership.name}, connected to {', '.join(membership.servers)}."
     )
@@ -312,12 +312,12 @@ def join(
     )
 
 
-async def _check_membership(where: Home, membership: ClusterMembership) -> None:
+async def _check_membership(home_dir: Home, membership: ClusterMembership) -> None:
     """Raises ConfigError and CodeButlerError if that cannot be used; then nothing has changed."""
     from codebutler.cluster.bus import Bus
     from codebutler.cluster.connection import PATIENCE_S
 
-    where.ensure()
+    home_dir.ensure()
     async with Bus.connected(membership, SystemClock(), PATIENCE_S):
         return
 

@@ -37,10 +37,10 @@ def change(edit: Edit, source: str, repo: str = "") -> Layer:
 
     Raises ConfigError, naming ``source``, if the result is not valid: then nothing is written.
     """
-    where = home().ensure()
+    home_dir = home().ensure()
     if repo:
-        return _change_repo(Registry(where), repo, edit, source)
-    with where.open() as directory:
+        return _change_repo(Registry(home_dir), repo, edit, source)
+    with home_dir.open() as directory:
         return _rewrite(directory, edit, source)[1]
 
 
@@ -61,8 +61,8 @@ def _change_repo(registry: Registry, name: str, edit: Edit, source: str) -> Laye
 
 def allow(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> Layer:
     """Add to the people who may use the agents in a chat."""
-    named = [*_users(layer, chat), *map(chat.named, ids)]
-    return _with_users(layer, chat, list(dict.fromkeys(named)))
+    users = [*_users(layer, chat), *map(chat.named, ids)]
+    return _with_users(layer, chat, list(dict.fromkeys(users)))
 
 
 def deny(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> Layer:

@@ -101,11 +101,11 @@ def reload_supervisor() -> bool:
     from codebutler.protocol.control import ReloadRequest
 
     try:
-        done = send_request(ReloadRequest())
+        result = send_request(ReloadRequest())
     except NotRunningError:
         return False
     except CodeButlerError as error:
         warn(f"the change is saved, but the running supervisor did not reload: {error}")
     else:
-        notice(f"Supervisor reloaded: {done.text}")
+        notice(f"Supervisor reloaded: {result.text}")
     return True

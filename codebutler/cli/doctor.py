@@ -285,11 +285,11 @@ def build(
 
 
 def _run_docker(command: list[str], text: str = "") -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         command, input=text, capture_output=True, text=True, env=dict(os.environ), check=False
     )
-    if done.returncode != 0:
-        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    if completed.returncode != 0:
+        lines = [line.strip() for line in (completed.stderr or completed.stdout).splitlines() if line.strip()]
         error_line = next(
             (line for line in reversed(lines) if "returned a non-zero code" not in line), "no error message"
         )

@@ -267,11 +267,11 @@ def _check_name(name: str) -> None:
 
 def _check_known(name: str) -> None:
     """Raises CodeButlerError for a name that neither the home nor a repository has."""
-    where = home()
-    entries = Registry(where).load()
+    home_dir = home()
+    entries = Registry(home_dir).load()
     places = [
-        find_skills(where),
-        *(find_skills(where, Path(each.path), each.skills_digest) for each in entries),
+        find_skills(home_dir),
+        *(find_skills(home_dir, Path(each.path), each.skills_digest) for each in entries),
     ]
     if not any(name in found.skills or name in found.untrusted for found in places):
         raise _unknown_skill(name)

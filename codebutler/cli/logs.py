@@ -55,28 +55,28 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; not with --follow.")] = False,
 ) -> None:
     """Show the end of the supervisor's log, of all repositories or of one."""
-    where = home()
-    wanted: Filter = _any_line
+    home_dir = home()
+    matches: Filter = _any_line
     if repo is not None:
-        entries = Registry(where).load()
+        entries = Registry(home_dir).load()
         find(entries, repo)
-        wanted = line_filter(repo, alone=len(entries) == 1)
-    if not where.log_file.exists() and not follow:
-        raise CodeButlerError(f"no log yet at {where.log_file}: start with `codebutler supervise`")
-    with LogReader(where.log_file) as log:
-        shown = list(deque(filter(wanted, log.existing_lines()), maxlen=lines))
+        matches = line_filter(repo, alone=len(entries) == 1)
+    if not home_dir.log_file.exists() and not follow:
+        raise CodeButlerError(f"no log yet at {home_dir.log_file}: start with `codebutler supervise`")
+    with LogReader(home_dir.log_file) as log:
+        shown = list(deque(filter(matches, log.existing_lines()), maxlen=lines))
         if as_json:
             print_json([parse_line(line) for line in shown])
             return
         for line in shown:
             print_line(line)
         if follow:
-            if not where.log_file.exists():
+            if not home_dir.log_file.exists():
                 notice(
-                    f"no log yet at {where.log_file}: waiting for `codebutler supervise`. Press Ctrl-C to stop."
+                    f"no log yet at {home_dir.log_file}: waiting for `codebutler supervise`. Press Ctrl-C to stop."
                 )
             sys.stdout.flush()
-            for line in filter(wanted, log.new_lines(time.sleep)):
+            for line in filter(matches, log.new_lines(time.sleep)):
                 print_line(line)
                 sys.stdout.flush()
 

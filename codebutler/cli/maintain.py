@@ -56,10 +56,10 @@ def migrate(
     """Migrate WhatsApp-era config and older stores; each is backed up first."""
     if repo is not None and every:
         raise typer.BadParameter("a repository and --all cannot be used together")
-    where = home()
-    registry = Registry(where)
+    home_dir = home()
+    registry = Registry(home_dir)
     entries = registry.load()
-    steps = migrate_home(where, check=check)
+    steps = migrate_home(home_dir, check=check)
     for entry in entries if every else [find_entry(entries, repo)]:
         steps += migrate_repo(registry, entry, check=check)
     if steps and not check:
@@ -85,11 +85,11 @@ def find_entry(entries: RepoEntries, repo: str | None) -> RepoEntry:
     return next((e for e in entries if e.path == str(root)), RepoEntry(name="", path=str(root)))
 
 
-def migrate_home(where: Home, *, check: bool) -> list[Step]:
+def migrate_home(home_dir: Home, *, check: bool) -> list[Step]:
     """The home's own config file; nothing if there is no home yet."""
-    if not where.root.is_dir():
+    if not home_dir.root.is_dir():
         return []
-    with where.open() as directory:
+    with home_dir.open() as directory:
         step = migrate_config_file(directory, check=check)
     return [step] if step else []
 
@@ -182,18 +182,18 @@ def install(
     show: Annotated[bool, typer.Option("--print", help="Only print the file that would be written.")] = False,
 ) -> None:
     """Run the supervisor as a user service: started when you log in, restarted when it fails."""
-    where = home().ensure()
-    manager, text = manager_of(where, environment())
+    home_dir = home().ensure()
+    manager, text = manager_of(home_dir, environment())
     if show:
         print_text(text)
         return
-    check_ready(where, environment())
-    check_not_running(where, manager)
+    check_ready(home_dir, environment())
+    check_not_running(home_dir, manager)
     manager.install()
     print_line(f"Wrote {manager.file}.")
     for name in AGENT_KEYS:
         if environment().get(name):
-            warn(f"the service does not see {name} from this shell: put it in {where.env_file}")
+            warn(f"the service does not see {name} from this shell: put it in {home_dir.env_file}")
     report = wait_for_start(manager.report, time.sleep, time.monotonic)
     if report.state == "failed":
         raise CodeButlerError(f"the service did not start ({report.text}): see `codebutler logs`")
@@ -215,7 +215,7 @@ def uninstall() -> None:
         print_line("There is no service to remove.")
 
 
-def manager_of(where: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
+def manager_of(home_dir: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
     """This system's service manager, and the file that describes our service to it.
 
     Raises CodeButlerError if there is none that we support.
@@ -223,7 +223,9 @@ def manager_of(where: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
     from codebutler.platform.service import run as run_program
     from codebutler.platform.system import this_system
 
-    service = service_for(where, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH"))))
+    service = service_for(
+        home_dir, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH")))
+    )
     return this_system().manager(service, env, run_program)
 
 
@@ -233,11 +235,11 @@ def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = Fa
     from codebutler.config.paths import Home
     from codebutler.platform.service import ServiceSpec
 
-    usual = Home.from_env({"HOME": env.get("HOME", "")})
+    default_home = Home.from_env({"HOME": env.get("HOME", "")})
     name = "codebutler"
     environment = {"PATH": env.get("PATH") or DEFAULT_PATH}
     environment |= {key: env[key] for key in PASSED_VARIABLES if env.get(key)}
-    if home.root != usual.root:
+    if home.root != default_home.root:
         name += f"-{hashlib.sha256(os.fsencode(home.root)).hexdigest()[:8]}"
         environment["CODEBUTLER_HOME"] = str(home.root)
     return ServiceSpec(
@@ -250,36 +252,36 @@ def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = Fa
     )
 
 
-def check_ready(where: Home, env: Mapping[str, str]) -> None:
+def check_ready(home_dir: Home, env: Mapping[str, str]) -> None:
     """Checks that it would start without this shell's variables. Raises ConfigError with what is missing."""
     from codebutler.config.channels import served_chats
     from codebutler.config.chats import SECTIONS
     from codebutler.config.load import token_fault, tokens_of
     from codebutler.config.resolve import VARIABLES, resolve_global
 
-    here, saved = resolve_global(where, env).config, tokens_of(resolve_global(where, {}).config)
+    current, saved = resolve_global(home_dir, env).config, tokens_of(resolve_global(home_dir, {}).config)
     names = {variable.key: name for name, variable in VARIABLES.items()}
-    chats = served_chats(here)
+    chats = served_chats(current)
     used = {f"{each.key}.{token.key}" for each in SECTIONS if each.title in chats for token in each.tokens}
-    for key, found in tokens_of(here).items():
+    for key, found in tokens_of(current).items():
         if key not in used or not token_fault(key, saved[key]):
             continue
         name = names[key]
         if found and not token_fault(key, found):
             raise ConfigError(
                 f"{name} is set in this shell only, where a service does not see it: "
-                f"put it in {where.env_file} or run `codebutler setup`"
+                f"put it in {home_dir.env_file} or run `codebutler setup`"
             )
         raise ConfigError(f"there is no usable {name} yet: run `codebutler setup`")
 
 
-def check_not_running(where: Home, manager: Manager) -> None:
+def check_not_running(home_dir: Home, manager: Manager) -> None:
     """Raises LockHeldError while another supervisor runs here; our own service is replaced."""
     from codebutler.domain.errors import LockHeldError
     from codebutler.supervisor.supervisor import SupervisorLock
 
     try:
-        with SupervisorLock(where.lock):
+        with SupervisorLock(home_dir.lock):
             return
     except LockHeldError as error:
         if manager.report().pid != error.holder_pid:

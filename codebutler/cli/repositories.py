@@ -124,8 +124,8 @@ def trust(name: Annotated[str, NAME]) -> None:
         *(["jobs.yaml"] if jobs is not None else []),
         *(["skills"] if entry.skills_digest else []),
     ]
-    named = " and ".join(f"the {each}" for each in files)
-    print_line(f"Trusted {named} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
+    file_names = " and ".join(f"the {each}" for each in files)
+    print_line(f"Trusted {file_names} of {name}" + (f"; it sets {', '.join(honoured)}." if honoured else "."))
     reload_supervisor()
 
 
@@ -141,22 +141,22 @@ def add_repo(
     # Check everything that may be refused before changing anything; the chat's own refusal comes last.
     given = options_by_platform({each: each.place_options for each in platforms()}, chats)
     _refuse_several(given)
-    where = home()
-    registry = Registry(where)
+    home_dir = home()
+    registry = Registry(home_dir)
     if host_in(str(path)):
         _add_hosted(registry, str(path), name, given)
         return
     root = repo_root(path.expanduser())
     entry = RepoEntry(name=name or name_for(root), path=str(root))
-    refuse_unfit(registry, where, entry)
-    if is_host(where):
+    refuse_unfit(registry, home_dir, entry)
+    if is_host(home_dir):
         _add_on_host(registry, entry, agent)
         return
     layer = current_layer(RepoPaths(root))
     _refuse_unknown_agent(agent, layer)
     place = _choose_place(registry, entry, channel_in(layer), given)
     entry = RepoEntry(name=entry.name, path=entry.path, channel_id=place.id)
-    where.ensure()
+    home_dir.ensure()
     registered, ignored = register(registry, entry, _migrated_layer(root), place.name, agent)
     print_line(f"Registered {entry.name}: {place.name} ({place.id}) for {root}.")
     if place.advice:
@@ -168,8 +168,8 @@ def add_repo(
 
 def _add_hosted(registry: Registry, path: str, name: str, given: Mapping[Platform, Given]) -> None:
     """At a gateway: register a repository of a host, which has to register it, too."""
-    host, _, named = path.partition(":")
-    entry = RepoEntry(name=name or named, path=f"{host}:{name or named}")
+    host, _, repo_name = path.partition(":")
+    entry = RepoEntry(name=name or repo_name, path=f"{host}:{name or repo_name}")
     if not HOST_NAME.fullmatch(host):
         raise typer.BadParameter(f"{host} is not a valid host name: use lower-case letters, digits and '-'")
     add(registry.load(), entry)
@@ -239,8 +239,8 @@ def _choose_chat(chats: Sequence[ChatName]) -> ChatName:
     """The chat that the person at the terminal chooses; the first one if nobody can be asked."""
     if len(chats) == 1 or not is_interactive():
         return chats[0]
-    named = {each.lower(): each for each in chats}
-    return named[choose(f"{', '.join(chats[:-1])} or {chats[-1]}?", chats[0].lower(), named)]
+    by_name = {each.lower(): each for each in chats}
+    return by_name[choose(f"{', '.join(chats[:-1])} or {chats[-1]}?", chats[0].lower(), by_name)]
 
 
 def _print_warnings(entry: RepoEntry, ignored: tuple[str, ...], registry: Registry) -> None:
@@ -270,12 +270,12 @@ def _warn_of_skills(entry: RepoEntry) -> None:
 
 def _warn_without_agent(entry: RepoEntry) -> None:
     """Warn now, not at the first message, that nobody would answer in it."""
-    where, env = home(), environment()
+    home_dir, env = home(), environment()
     config = effective_config(entry).config
     agents = {"claude": (CLAUDE_CODE, config.claude.binary), "kimi": (KIMI_CODE, config.kimi.binary)}
     rule = next((rule for rule in config.commands if rule.prefix == config.agent.default), None)
     known, binary = agents.get(config.agent.default, (None, rule.binary if rule else ""))
-    if binary and program_at(binary, asyncio.run(programs_path(where, env))) is None:
+    if binary and program_at(binary, asyncio.run(programs_path(home_dir, env))) is None:
         wanted = known.missing(binary, Path.home()) if known else missing_rule(binary, Path.home())
         warn(str(wanted))
 

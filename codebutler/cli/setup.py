@@ -87,8 +87,8 @@ def _chats_to_set_up(given: Mapping[Platform, Given], keys: Given) -> Sequence[P
     every = "both" if len(names) == 2 else "all"
     choice = {each.name.lower(): [each] for each in platforms()} | {every: list(platforms())}
     present = served_chats(config)
-    usual = every if len(present) > 1 else present[0].lower()
-    return choice[choose(f"{', '.join(names)} or {every}?", usual, choice)]
+    default = every if len(present) > 1 else present[0].lower()
+    return choice[choose(f"{', '.join(names)} or {every}?", default, choice)]
 
 
 def _refuse_without_chat() -> NoReturn:
@@ -188,8 +188,8 @@ def allow(
     """Allow people to use the agents, or list who may."""
     home().ensure()
     config = effective_config().config
-    for chat, wanted in _by_chat(users or []).items():
-        added = asyncio.run(chat.find_people(config, wanted, warn))
+    for chat, names in _by_chat(users or []).items():
+        added = asyncio.run(chat.find_people(config, names, warn))
         ids = [one.id for one in added]
         config_files.change(partial(config_files.allow, chat=chat.section, ids=ids), "allow")
         _report_change("Allowed", added)
@@ -204,8 +204,7 @@ def deny(
     home().ensure()
     config = effective_config().config
     removed = {
-        chat: [_find_allowed(chat, config, user) for user in wanted]
-        for chat, wanted in _by_chat(users).items()
+        chat: [_find_allowed(chat, config, user) for user in names] for chat, names in _by_chat(users).items()
     }
     for chat, people in removed.items():
         ids = [one.id for one in people]
@@ -234,17 +233,17 @@ def _by_chat(users: list[str]) -> dict[Platform, list[str]]:
     return found
 
 
-def _find_allowed(chat: Platform, config: Config, wanted: str) -> Person:
+def _find_allowed(chat: Platform, config: Config, user: str) -> Person:
     """One of the allowed people; an ID needs no look-up. Raises CodeButlerError."""
-    people, person_id = chat.section_in(config).allowed_ids, chat.section.person_in(wanted)
+    people, person_id = chat.section_in(config).allowed_ids, chat.section.person_in(user)
     if person_id in people:
         return Person(id=person_id, names=())
     if not person_id:
-        person = asyncio.run(chat.find_people(config, [wanted], warn))[0]
+        person = asyncio.run(chat.find_people(config, [user], warn))[0]
         if person.id in people:
             return person
-        wanted = str(person)
-    raise CodeButlerError(f"{wanted} is not on the list: run `codebutler allow` to see it")
+        user = str(person)
+    raise CodeButlerError(f"{user} is not on the list: run `codebutler allow` to see it")
 
 
 def _people_key(section: type[ChatSection]) -> str:

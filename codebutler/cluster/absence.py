@@ -88,7 +88,7 @@ class AbsenceNotices:
         self._sent: defaultdict[str, list[tuple[float, RepoSettings, Event]]] = defaultdict(list)
         self._notices: dict[str, Kept[HostAbsence]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._settled: set[str] = set()
+        self._settled_repos: set[str] = set()
         """Repositories without notices, or whose notices are being settled."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
@@ -118,8 +118,8 @@ class AbsenceNotices:
         ):
             self._sent[host] = late
         for repo in repos:
-            if repo.name not in self._settled:
-                self._settled.add(repo.name)
+            if repo.name not in self._settled_repos:
+                self._settled_repos.add(repo.name)
                 self._tasks.start(self._settle(repo), name=f"end of an absence of {host}")
 
     async def run(self) -> None:
@@ -156,7 +156,7 @@ class AbsenceNotices:
         if (place := _notice_thread(event)) is None:
             return
         async with self._locks[repo.name]:
-            self._settled.discard(repo.name)
+            self._settled_repos.discard(repo.name)
             notices, ref = self._notices_of(repo), event.ref if isinstance(event, MessagePosted) else NOWHERE
             try:
                 before = await notices.open()
@@ -196,15 +196,15 @@ class AbsenceNotices:
                 for ref in absence.marked:
                     mark = React(target=ref, mark="queued", remove=True)
                     await self._send(repo, f"{absence.started_text} {ref} off", mark)
-                for place, known in absence.lines.items():
-                    line = known or await self._post(repo, notices, place, unsure=True)
+                for place, posted in absence.lines.items():
+                    line = posted or await self._post(repo, notices, place, unsure=True)
                     await self._send(
                         repo, f"{absence.started_text} end {place}", Update(target=line, message=said(text))
                     )
                 await notices.change(lambda _: HostAbsence())
             except StoreError as error:
                 log.warning("the end of an absence will be announced later: %s", error)
-                self._settled.discard(repo.name)
+                self._settled_repos.discard(repo.name)
 
     async def _send(
         self, repo: RepoSettings, key: str, operation: Operation, *, unsure: bool = False

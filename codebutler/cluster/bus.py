@@ -160,8 +160,10 @@ class Bus:
         limit_bytes = MAX_BODY_BYTES if in_parts else self._client.max_payload - HEADER_BYTES
         if len(body) > limit_bytes:
             raise FrameTooLargeError(f"a message of {len(body)} bytes exceeds the limit of {limit_bytes}")
-        for number, (piece, named) in enumerate(split_body(body, PART_BYTES if in_parts else limit_bytes)):
-            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}", **named}
+        for number, (piece, part_headers) in enumerate(
+            split_body(body, PART_BYTES if in_parts else limit_bytes)
+        ):
+            headers = {api.Header.MSG_ID.value: f"{message_id}/{number}", **part_headers}
             await self._until_done(partial(self._jetstream.publish, subject, piece, headers=headers))
 
     async def _until_done(self, work: Callable[[], Awaitable[object]]) -> None:
@@ -206,10 +208,10 @@ class Bus:
                     continue
                 wait_s, answered_s = RETRY_S, self.clock.monotonic()
                 for message in messages:
-                    if whole := parts.add(message):
-                        last = whole[-1].metadata
-                        body = b"".join(each.data for each in whole)
-                        yield DeliveredMessage(body, last.sequence.stream, last.num_delivered > 1, whole)
+                    if complete := parts.add(message):
+                        last = complete[-1].metadata
+                        body = b"".join(each.data for each in complete)
+                        yield DeliveredMessage(body, last.sequence.stream, last.num_delivered > 1, complete)
         finally:
             with contextlib.suppress(NatsError):
                 await subscription.unsubscribe()

@@ -111,8 +111,8 @@ async def connected_client(
                     await first_of(connecting, rejections.final.wait())
             except TimeoutError:
                 if until_s is not None and clock.monotonic() >= until_s:
-                    where = ", ".join(membership.servers)
-                    raise CodeButlerError(f"cannot connect to {where}: {rejections.latest}") from None
+                    servers = ", ".join(membership.servers)
+                    raise CodeButlerError(f"cannot connect to {servers}: {rejections.latest}") from None
             except (OSError, NatsError):
                 await clock.sleep(LONGEST_RETRY_S)
             if rejections.final.is_set():
@@ -150,8 +150,10 @@ def split_body(body: bytes, part_bytes: int) -> list[tuple[bytes, dict[str, str]
     pieces = [body[at : at + part_bytes] for at in range(0, len(body), part_bytes)]
     if len(pieces) == 1:
         return [(body, {})]
-    whole = uuid4().hex
-    return [(piece, {PART_HEADER: f"{whole} {number} {len(pieces)}"}) for number, piece in enumerate(pieces)]
+    body_id = uuid4().hex
+    return [
+        (piece, {PART_HEADER: f"{body_id} {number} {len(pieces)}"}) for number, piece in enumerate(pieces)
+    ]
 
 
 class BodyParts:
@@ -163,10 +165,10 @@ class BodyParts:
 
     def add(self, message: Msg) -> list[Msg]:
         """The messages of the body that this one completes; [] while parts are missing."""
-        named = PART_PATTERN.fullmatch((message.headers or {}).get(PART_HEADER, ""))
-        if named is None:
+        part = PART_PATTERN.fullmatch((message.headers or {}).get(PART_HEADER, ""))
+        if part is None:
             return [message]
-        name, number, count = named[1], int(named[2]), int(named[3])
+        name, number, count = part[1], int(part[2]), int(part[3])
         found = self._parts.setdefault(name, {})
         found[number] = message
         if len(found) < count:
@@ -268,13 +270,13 @@ LOG_INTERVAL_S = 60.0
 
 
 class FloodGuard:
-    """For one subject per host. ``known`` are the subjects of the hosts that have repositories: we keep listening to
-    them while another one is left out."""
+    """For one subject per host. ``known_subjects`` are the subjects of the hosts that have repositories: we keep
+    listening to them while another one is left out."""
 
-    def __init__(self, known: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, known_subjects: Callable[[], Iterable[str]]) -> None:
         self.has_new_blocks = asyncio.Event()
         """Set when a host begins to be left out."""
-        self._known = known
+        self._known_subjects = known_subjects
         self._blocked: set[str] = set()
         self._counts: dict[str, TokenBucket] = {}
         self._bytes: dict[str, TokenBucket] = {}
@@ -295,7 +297,7 @@ class FloodGuard:
     def take_allowed(self) -> list[str]:
         """The subjects to listen to meanwhile."""
         self.has_new_blocks.clear()
-        return sorted(set(self._known()) - self._blocked)
+        return sorted(set(self._known_subjects()) - self._blocked)
 
     @property
     def blocked(self) -> list[str]:

@@ -211,10 +211,10 @@ class HostWorkers:
             raise CodeButlerError(
                 self._fleet.away_reason(remote.host) or "the host did not answer: try again"
             ) from error
-        done = self._order_results.decode(body)
-        if not isinstance(done.answer, kind):
-            raise CodeButlerError(done.problem or "the host gave an unexpected answer")
-        return done.answer
+        result = self._order_results.decode(body)
+        if not isinstance(result.answer, kind):
+            raise CodeButlerError(result.problem or "the host gave an unexpected answer")
+        return result.answer
 
     def down(self, name: str) -> str:
         """Why it stays down; "" while it is served."""

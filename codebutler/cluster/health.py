@@ -128,21 +128,21 @@ class _StreamList(Struct):
     streams: tuple[_StreamState, ...] = ()
 
 
-async def read_servers(system: Client, clock: Clock, wanted: int) -> tuple[ServerFacts, ...]:
-    """What each server reports, by name; returns after ``wanted`` answers, or ANSWERS_S. ``system``: a connection that
-    may ask servers. Raises CodeButlerError."""
+async def read_servers(system: Client, clock: Clock, expected: int) -> tuple[ServerFacts, ...]:
+    """What each server reports, by name; returns after ``expected`` answers, or ANSWERS_S. ``system``: a connection
+    that may ask servers. Raises CodeButlerError."""
     try:
-        states = await _ping_servers(system, clock, "VARZ", wanted)
+        states = await _ping_servers(system, clock, "VARZ", expected)
         healths = await _ping_servers(system, clock, "HEALTHZ", len(states))
         answers = [msgspec.json.decode(body, type=_HealthAnswer) for body in healths]
         missing = {each.server.name: each.data.missing_data for each in answers}
-        found = [_server(body, here, missing) for body, here in states.items()]
+        found = [_server(body, answered_at, missing) for body, answered_at in states.items()]
     except (NatsError, OSError, msgspec.DecodeError) as error:
         raise CodeButlerError(f"the NATS servers do not answer: {error or type(error).__name__}") from error
     return tuple(sorted(found, key=lambda each: each.name))
 
 
-async def _ping_servers(system: Client, clock: Clock, what: str, wanted: int) -> dict[bytes, datetime]:
+async def _ping_servers(system: Client, clock: Clock, what: str, expected: int) -> dict[bytes, datetime]:
     """Each server's answer, with the time here when it was given."""
     inbox, found = system.new_inbox(), dict[bytes, datetime]()
     subscription = await system.subscribe(inbox)
@@ -150,7 +150,7 @@ async def _ping_servers(system: Client, clock: Clock, what: str, wanted: int) ->
     await system.publish(f"$SYS.REQ.SERVER.PING.{what}", b"{}", reply=inbox)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ANSWERS_S):
-            while len(found) < wanted:
+            while len(found) < expected:
                 message = await subscription.next_msg(timeout=ANSWERS_S)
                 if not message.data:
                     break  # the server's own answer: we are not allowed to ask
@@ -159,13 +159,13 @@ async def _ping_servers(system: Client, clock: Clock, what: str, wanted: int) ->
     return found
 
 
-def _server(body: bytes, here: datetime, missing: Mapping[str, str]) -> ServerFacts:
+def _server(body: bytes, answered_at: datetime, missing: Mapping[str, str]) -> ServerFacts:
     answer = msgspec.json.decode(body, type=_ServerAnswer)
     settings = answer.data.jetstream.config if answer.data.jetstream is not None else None
     return ServerFacts(
         name=answer.server.name,
         version=answer.server.ver,
-        clock_ahead_s=(answer.server.time - here).total_seconds(),
+        clock_ahead_s=(answer.server.time - answered_at).total_seconds(),
         max_payload_bytes=answer.data.max_payload,
         has_jetstream=settings is not None,
         is_synced=settings is not None and settings.sync_always,
@@ -178,8 +178,8 @@ async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
     found: list[_StreamState] = []
     try:
         while True:
-            asked = msgspec.json.encode({"offset": len(found)})
-            answer = await client.request("$JS.API.STREAM.LIST", asked, timeout=ANSWERS_S)
+            query = msgspec.json.encode({"offset": len(found)})
+            answer = await client.request("$JS.API.STREAM.LIST", query, timeout=ANSWERS_S)
             page = msgspec.json.decode(answer.data, type=_StreamList)
             if page.error is not None:
                 raise CodeButlerError(f"the streams cannot be listed: {page.error.description}")
@@ -250,12 +250,14 @@ async def _examine_gateway(home: Home, clock: Clock) -> list[Finding]:
     return [*found, *judge_streams(streams, membership.copies, len(membership.servers))]
 
 
-def judge_servers(found: Sequence[ServerFacts], wanted: int) -> Iterator[Finding]:
-    """The findings about the servers; ``wanted``: how many there should be. Pure."""
-    if len(found) < wanted:
+def judge_servers(found: Sequence[ServerFacts], expected: int) -> Iterator[Finding]:
+    """The findings about the servers; ``expected``: how many there should be. Pure."""
+    if len(found) < expected:
         names = ", ".join(each.name for each in found) or "none"
         yield warn(
-            AREA, "servers", f"{len(found)} of {wanted} answer ({names}): start the others, or see their logs"
+            AREA,
+            "servers",
+            f"{len(found)} of {expected} answer ({names}): start the others, or see their logs",
         )
     for each in found:
         faults = list(_faults(each))
@@ -288,11 +290,11 @@ def _faults(server: ServerFacts) -> Iterator[Finding]:
             f"does not have all data yet ({server.missing_data}): wait until it has, and stop no other server",
         )
     if abs(server.clock_ahead_s) > CLOCK_TOLERANCE_S:
-        way = "ahead of" if server.clock_ahead_s > 0 else "behind"
+        direction = "ahead of" if server.clock_ahead_s > 0 else "behind"
         yield warn(
             AREA,
             server.name,
-            f"its clock is {abs(server.clock_ahead_s):.0f} s {way} this machine's: synchronise both with NTP "
+            f"its clock is {abs(server.clock_ahead_s):.0f} s {direction} this machine's: synchronise both with NTP "
             "(`timedatectl set-ntp true`)",
         )
 

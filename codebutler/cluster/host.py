@@ -142,9 +142,9 @@ class HostLink:
     async def _send_heartbeats(self) -> None:
         unanswered = 0
         while True:
-            asked_s = self._clock.boottime()
+            requested_s = self._clock.boottime()
             try:
-                await self._send_heartbeat(asked_s)
+                await self._send_heartbeat(requested_s)
                 unanswered = 0
             except (BusError, ProtocolError) as error:
                 log.debug("no gateway answers: %s", error)
@@ -173,7 +173,7 @@ class HostLink:
             has=self._registered,
         )
 
-    async def _send_heartbeat(self, asked_s: float) -> None:
+    async def _send_heartbeat(self, requested_s: float) -> None:
         body = await self._bus.ask(questions_of(self._lease.host), encode(self._heartbeat()))
         reply = self._replies.decode(body)
         if reply.epoch < self._lease.gateway_epoch:
@@ -185,12 +185,12 @@ class HostLink:
                 log.warning("waiting: %s", reply.why)
             self._waiting_reason = reply.why
         elif isinstance(reply, Granted):
-            self._on_granted(reply, asked_s)
+            self._on_granted(reply, requested_s)
 
-    def _on_granted(self, granted: Granted, asked_s: float) -> None:
+    def _on_granted(self, granted: Granted, requested_s: float) -> None:
         lease, is_new = self._lease, granted.epoch != self._lease.gateway_epoch
         lease.epoch, lease.gateway_epoch = granted.host_epoch, granted.epoch
-        lease.valid_until_s = asked_s + HOST_TTL_S
+        lease.valid_until_s = requested_s + HOST_TTL_S
         if granted.totals is not None:
             self._services.totals, self._totals = granted.totals, granted.totals_known
             self._workers.tell_total()

@@ -123,11 +123,11 @@ class GatewayJournal(Journal):
         """As on one machine, but first on the servers' disks. Raises StoreError if they do not answer soon: the chat
         repeats the event."""
         key, received_at = _digest(event.key), self._clock.now()
-        taken = AcceptedEvent(event=event, request=request, received_at=received_at)
+        accepted = AcceptedEvent(event=event, request=request, received_at=received_at)
         with self._refusing():
             async with asyncio.timeout(ACCEPT_S) as limit, self._channel_locks[event.channel]:
-                is_new = await self._bucket.create(key, _encode(taken))
-                if not is_new and not await self._is_open(key, taken):
+                is_new = await self._bucket.create(key, _encode(accepted))
+                if not is_new and not await self._is_open(key, accepted):
                     return None
                 limit.reschedule(None)
                 if not self._is_held():
@@ -140,13 +140,15 @@ class GatewayJournal(Journal):
             self._start_settling(key)
         return entry
 
-    async def _is_open(self, key: str, taken: AcceptedEvent) -> bool:
+    async def _is_open(self, key: str, accepted: AcceptedEvent) -> bool:
         """Whether the bucket has the event unsettled, from an attempt whose answer was lost or from a gateway that lost
         its lease meanwhile. Then our file says whether it is known. Raises BusError if that is not decided yet."""
         if (found := await self._bucket.existing_value(key)) is None:
             return False
         if not isinstance(_decode(found), AcceptedEvent):
-            await self._bucket.set(key, _encode(taken))  # a host made the server store something else there
+            await self._bucket.set(
+                key, _encode(accepted)
+            )  # a host made the server store something else there
         return True
 
     @contextmanager
@@ -175,37 +177,43 @@ class GatewayJournal(Journal):
 
     async def pending(self) -> list[Entry]:
         """Events that we or earlier gateways accepted and nobody has settled, in the order they were accepted."""
-        own = {_digest(entry.event.key): entry for entry in await super().pending()}
+        own_entries = {_digest(entry.event.key): entry for entry in await super().pending()}
         found: list[Entry] = []
-        for key, taken in self._inherited.items():
-            entry = own.pop(key, None)
-            if entry is None and (entry := await super().append(taken.event, taken.request)) is None:
+        for key, accepted in self._inherited.items():
+            entry = own_entries.pop(key, None)
+            if entry is None and (entry := await super().append(accepted.event, accepted.request)) is None:
                 self._start_settling(key)  # settled, but the servers did not learn of it
                 continue
             self._keys[entry.seq] = key
             found.append(
-                Entry(entry.seq, entry.channel, taken.event, taken.request, received_at=taken.received_at)
+                Entry(
+                    entry.seq,
+                    entry.channel,
+                    accepted.event,
+                    accepted.request,
+                    received_at=accepted.received_at,
+                )
             )
         self._inherited.clear()
-        return [*await self._settle_unknown(own), *found]
+        return [*await self._settle_unknown(own_entries), *found]
 
-    async def _settle_unknown(self, own: dict[str, Entry]) -> list[Entry]:
+    async def _settle_unknown(self, own_entries: dict[str, Entry]) -> list[Entry]:
         """Entries of our file that were not inherited: settled by another gateway, unless the servers lost them."""
         found = []
-        for key, entry in own.items():
-            taken = AcceptedEvent(event=entry.event, request=entry.request, received_at=entry.received_at)
-            if await self._is_unsettled(key, taken):
+        for key, entry in own_entries.items():
+            accepted = AcceptedEvent(event=entry.event, request=entry.request, received_at=entry.received_at)
+            if await self._is_unsettled(key, accepted):
                 self._keys[entry.seq] = key
                 found.append(entry)
             else:
                 await super().settle(entry.seq)
         return found
 
-    async def _is_unsettled(self, key: str, taken: AcceptedEvent) -> bool:
+    async def _is_unsettled(self, key: str, accepted: AcceptedEvent) -> bool:
         """Put the event into the bucket if it is missing there. False if it is settled."""
 
         async def begins() -> bool:
-            return await self._bucket.create(key, _encode(taken)) or await self._is_open(key, taken)
+            return await self._bucket.create(key, _encode(accepted)) or await self._is_open(key, accepted)
 
         return await retry_until_answered(self._clock, begins)
 

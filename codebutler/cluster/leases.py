@@ -77,11 +77,11 @@ class Leadership:
     async def acquire(self) -> None:
         """Wait until no gateway leads, then take the lease."""
         for attempt in count(1):
-            asked_s = self._clock.boottime()
+            requested_s = self._clock.boottime()
             try:
                 if (revision := await self._write(None)) is not None:
                     self.epoch = self._revision = revision
-                    self._until_s = asked_s + self._ttl_s - MARGIN_S
+                    self._until_s = requested_s + self._ttl_s - MARGIN_S
                     return
             except BusError:
                 if attempt % UNANSWERED == 0:
@@ -93,13 +93,13 @@ class Leadership:
         unanswered = 0
         while True:
             await self._clock.sleep(RENEW_S)
-            asked_s = self._clock.boottime()
-            if asked_s >= self._until_s:
+            requested_s = self._clock.boottime()
+            if requested_s >= self._until_s:
                 raise LeaseLostError("this gateway could not renew its lease in time")
-            if self._alive_s is not None and asked_s - self._alive_s > STUCK_S:
+            if self._alive_s is not None and requested_s - self._alive_s > STUCK_S:
                 raise LeaseLostError(f"this gateway was blocked for {STUCK_S:g} s")
             try:
-                async with asyncio.timeout(min(RENEW_S, self._until_s - asked_s)):
+                async with asyncio.timeout(min(RENEW_S, self._until_s - requested_s)):
                     revision = await self._write(self._revision)
             except (BusError, TimeoutError):
                 unanswered += 1
@@ -110,7 +110,7 @@ class Leadership:
             if revision is None:
                 self._until_s = 0.0
                 raise LeaseLostError("another gateway is active")
-            self._revision, self._until_s = revision, asked_s + self._ttl_s - MARGIN_S
+            self._revision, self._until_s = revision, requested_s + self._ttl_s - MARGIN_S
 
     async def _reconnect(self) -> None:
         self.reconnections += 1

@@ -150,8 +150,8 @@ class HostMoves:
             else:
                 # If we die now, the next leader repeats this: the server recognises the message ID, and later the
                 # worker the event's key.
-                where = events_to(remote.host, name)
-                await self._bus.publish(where, encode(event), f"moved {old} {seq} {event.event.key}")
+                new_subject = events_to(remote.host, name)
+                await self._bus.publish(new_subject, encode(event), f"moved {old} {seq} {event.event.key}")
             await self._bus.delete_message(stream, seq)
         await self._bus.delete_consumer(stream, consumer_of(name))
         return lost
@@ -183,8 +183,8 @@ class HostMoves:
                     remote.old_host,
                 )
                 return None
-            asked = replace(event.event, handled="maybe", late=True, stale=True)
-            event = replace(event, event=asked)
+            uncertain = replace(event.event, handled="maybe", late=True, stale=True)
+            event = replace(event, event=uncertain)
         return replace(event, host=remote.host)
 
 
@@ -240,11 +240,11 @@ class RemovalListener:
 
 def _notice(removed: HostRemoved, repo: str) -> str:
     count = removed.waited.get(repo, 0)
-    gone = f"its host {removed.host} was removed from the cluster."
+    removed_text = f"its host {removed.host} was removed from the cluster."
     if not count:
-        return gone
+        return removed_text
     waited = "One message waited for it and is" if count == 1 else f"{count} messages waited for it and are"
-    return f"{gone} {waited} dropped: once the repository is on another host, send again what you still need."
+    return f"{removed_text} {waited} dropped: once the repository is on another host, send again what you still need."
 
 
 CHUNK_BYTES = 128 * 2**10
@@ -262,9 +262,9 @@ async def copy_streams(old: ClusterMembership, new: ClusterMembership, clock: Cl
             connected_client(new, clock, PATIENCE_S) as (target, _),
         ):
             await _check_unused(source)
-            if there := await _names(target):
+            if existing := await _names(target):
                 raise CodeButlerError(
-                    f"nothing was copied: the new servers already have streams ({', '.join(there)})"
+                    f"nothing was copied: the new servers already have streams ({', '.join(existing)})"
                 )
             return {
                 name: await _copy_with_retries(source, target, name, new.copies)
@@ -280,18 +280,18 @@ async def _names(client: Client) -> list[str]:
 
 async def _check_unused(source: Client) -> None:
     """Raises CodeButlerError if the old servers are in use: messages sent to them from now on would be lost."""
-    heard: set[str] = set()
+    active_hosts: set[str] = set()
     subscription = await source.subscribe(questions_of("*"))
     try:
         async with asyncio.timeout(LISTEN_S):
             while True:
-                heard.add((await subscription.next_msg(LISTEN_S)).subject.rpartition(".")[2])
+                active_hosts.add((await subscription.next_msg(LISTEN_S)).subject.rpartition(".")[2])
     except TimeoutError:
         await subscription.unsubscribe()
-    if heard:
-        raise CodeButlerError(f"stop `codebutler host` on {', '.join(sorted(heard))} first")
-    asked = json.dumps({"last_by_subj": f"$KV.{LEADER_BUCKET}.{GATEWAY}"}).encode()
-    found = await _request_raw(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", asked)
+    if active_hosts:
+        raise CodeButlerError(f"stop `codebutler host` on {', '.join(sorted(active_hosts))} first")
+    query = json.dumps({"last_by_subj": f"$KV.{LEADER_BUCKET}.{GATEWAY}"}).encode()
+    found = await _request_raw(source, f"$JS.API.STREAM.MSG.GET.KV_{LEADER_BUCKET}", query)
     if "message" in found and b"KV-Operation" not in b64decode(
         found["message"].get("hdrs", "")
     ):  # the gateway has not released its lease
@@ -317,19 +317,19 @@ async def _copy_with_retries(source: Client, target: Client, name: str, replicas
 
 
 async def _copy_stream(source: Client, target: Client, name: str, replicas: int, chunks: Subscription) -> int:
-    wanted = {"deliver_subject": chunks.subject, "no_consumers": False, "chunk_size": CHUNK_BYTES}
-    taken = await _request(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(wanted).encode())
+    options = {"deliver_subject": chunks.subject, "no_consumers": False, "chunk_size": CHUNK_BYTES}
+    snapshot = await _request(source, f"$JS.API.STREAM.SNAPSHOT.{name}", json.dumps(options).encode())
     # On all its servers from the start: if it is moved later, its consumers stay behind.
-    config = taken["config"] | {"num_replicas": replicas}
-    stream = json.dumps({"config": config, "state": taken["state"]}).encode()
-    place = (await _request(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
+    config = snapshot["config"] | {"num_replicas": replicas}
+    stream = json.dumps({"config": config, "state": snapshot["state"]}).encode()
+    restore_subject = (await _request(target, f"$JS.API.STREAM.RESTORE.{name}", stream))["deliver_subject"]
     while (chunk := await chunks.next_msg(PATIENCE_S)).data:
-        if said := (await target.request(place, chunk.data, timeout=PATIENCE_S)).data:
-            raise CodeButlerError(f"{name} cannot be restored: {said.decode(errors='replace')}")
+        if problem := (await target.request(restore_subject, chunk.data, timeout=PATIENCE_S)).data:
+            raise CodeButlerError(f"{name} cannot be restored: {problem.decode(errors='replace')}")
         if chunk.reply:  # the server waits for this flow control answer
             await source.publish(chunk.reply, b"")
-    count: int = (await _request(target, place, b""))["state"]["messages"]
-    if count != (total := taken["state"]["messages"]):
+    count: int = (await _request(target, restore_subject, b""))["state"]["messages"]
+    if count != (total := snapshot["state"]["messages"]):
         raise CodeButlerError(f"{name} was not restored completely: {count} of {total} messages")
     return count
 

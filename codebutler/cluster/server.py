@@ -183,11 +183,11 @@ class CertificateMaker:
         (Path(scratch) / "x.cnf").write_text(EXTENSIONS.format(names=names or "DNS:none"))
 
     def _run(self, scratch: str, *arguments: str) -> None:
-        done = subprocess.run(
+        completed = subprocess.run(
             [self._openssl, *arguments], cwd=scratch, capture_output=True, text=True, timeout=RUN_S
         )
-        if done.returncode:
-            raise CodeButlerError(f"openssl {arguments[0]} failed: {done.stderr.strip()[-200:]}")
+        if completed.returncode:
+            raise CodeButlerError(f"openssl {arguments[0]} failed: {completed.stderr.strip()[-200:]}")
 
 
 def _read_certificate(scratch: str) -> Certificate:

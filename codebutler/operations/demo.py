@@ -154,34 +154,34 @@ def _repository(path: Path | None, scratch: Path, person: Owner) -> Path:
     if git is None:
         raise CodeButlerError("the demo needs git: install it")
     if path is None:
-        place = _sample(git, scratch / "sample")
+        repo = _sample(git, scratch / "sample")
     elif not path.is_dir():
         raise CodeButlerError(f"{path.absolute()} is not a directory: pass a git repository")
     else:
-        place = scratch / (path.resolve().name or "repo")
-        done = _clone(git, path.resolve(), place)
-        if done.returncode:
+        repo = scratch / (path.resolve().name or "repo")
+        completed = _clone(git, path.resolve(), repo)
+        if completed.returncode:
             raise CodeButlerError(
                 f"{path.absolute()} is not a git repository: run `git init` there, or pass another"
             )
         person = person if (owner := Owner.at(path)).is_root else owner
     if os.geteuid() == 0:
-        _change_owner(place, scratch, person)
-    return place
+        _change_owner(repo, scratch, person)
+    return repo
 
 
 def _clone(git: str, path: Path, place: Path) -> subprocess.CompletedProcess[str]:
     """As the owner of ``path`` if we are root: git serves users only their own repositories."""
-    words = [git, "clone", "-q", "--", str(path), str(place)]
+    command = [git, "clone", "-q", "--", str(path), str(place)]
     owner = Owner.at(path) if os.geteuid() == 0 and path.exists() else None
     if owner is None or owner.is_root:
-        return subprocess.run(words, capture_output=True, text=True)
+        return subprocess.run(command, capture_output=True, text=True)
     if why := unreachable_because(owner, path):
         raise CodeButlerError(why)
     place.parent.chmod(TRAVERSABLE_MODE)
     place.mkdir()
     os.chown(place, owner.uid, owner.gid)
-    return subprocess.run(words, capture_output=True, text=True, cwd="/", **_run_as(owner))
+    return subprocess.run(command, capture_output=True, text=True, cwd="/", **_run_as(owner))
 
 
 def _run_as(owner: Owner) -> dict[str, Any]:
@@ -222,8 +222,8 @@ def _channel(name: str) -> str:
 
 def _environment(env: Mapping[str, str], home: Home) -> dict[str, str]:
     """Our environment, without variables that would point the demo at a real workspace."""
-    kept = {name: value for name, value in env.items() if name not in VARIABLES}
-    return {**kept, "CODEBUTLER_HOME": str(home.root)}
+    inherited = {name: value for name, value in env.items() if name not in VARIABLES}
+    return {**inherited, "CODEBUTLER_HOME": str(home.root)}
 
 
 def _projects(scratch: Path, repo: Path) -> Path:

@@ -70,8 +70,8 @@ class MetricsPage:
             if not self._section.allow:
                 return PlainTextResponse(f"{METRICS_OFF}\n", 404)
             headers, address = request.headers, request.client.host if request.client else ""
-            named = admits(headers.get("host", ""), headers.get("origin"), bound_to)
-            if not named or not self.admits(address, headers.get("authorization", "")):
+            is_own_host = admits(headers.get("host", ""), headers.get("origin"), bound_to)
+            if not is_own_host or not self.admits(address, headers.get("authorization", "")):
                 return PlainTextResponse(f"{METRICS_REFUSED}\n", 403)
             body, kind = await asyncio.to_thread(exposition, await self._read_facts())
             return Response(body, media_type=kind)

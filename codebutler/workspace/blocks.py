@@ -237,9 +237,9 @@ CONFIRM_TEXTS = {"title": 100, "text": 300, "confirm": 30, "deny": 30}
 STRINGS = {"value": 2000, "action_id": MAX_ID_CHARS, "url": 3000, "image_url": 3000, "alt_text": 2000}
 
 
-def invalid(reason: str, where: str) -> MethodError:
+def invalid(reason: str, pointer: str) -> MethodError:
     """Slack's refusal, with the place as a JSON pointer."""
-    return MethodError("invalid_blocks", (f"[ERROR] {reason} [json-pointer:{where}]",))
+    return MethodError("invalid_blocks", (f"[ERROR] {reason} [json-pointer:{pointer}]",))
 
 
 def check(blocks: list[Json]) -> None:
@@ -251,125 +251,125 @@ def check(blocks: list[Json]) -> None:
         _check_block(block, f"/blocks/{index}")
 
 
-def _check_block(block: Json, where: str) -> None:
+def _check_block(block: Json, pointer: str) -> None:
     kind = block.get("type")
     if kind not in BLOCKS:
-        raise invalid(f"unsupported type: {kind}", f"{where}/type")
-    _check_length(block, "block_id", MAX_ID_CHARS, where)
+        raise invalid(f"unsupported type: {kind}", f"{pointer}/type")
+    _check_length(block, "block_id", MAX_ID_CHARS, pointer)
     match kind:
         case "section":
-            _check_section(block, where)
+            _check_section(block, pointer)
         case "header":
-            _check_text(block.get("text"), 150, f"{where}/text", plain=True)
+            _check_text(block.get("text"), 150, f"{pointer}/text", plain=True)
         case "image":
-            _check_image(block, where)
+            _check_image(block, pointer)
         case "input":
-            _check_text(block.get("label"), PLAIN_TEXTS["label"], f"{where}/label", plain=True)
+            _check_text(block.get("label"), PLAIN_TEXTS["label"], f"{pointer}/label", plain=True)
             if not isinstance(block.get("element"), dict):
-                raise invalid("missing required field: element", where)
+                raise invalid("missing required field: element", pointer)
         case "context":
-            _check_context(block, where)
+            _check_context(block, pointer)
         case "actions":
-            _check_count(block.get("elements"), MAX_ACTION_ELEMENTS, f"{where}/elements")
+            _check_count(block.get("elements"), MAX_ACTION_ELEMENTS, f"{pointer}/elements")
     found = list(elements(block)) if kind in ("section", "input", "actions") else []
-    _check_unique((str(one["action_id"]) for one in found if one.get("action_id")), "action_id", where)
+    _check_unique((str(one["action_id"]) for one in found if one.get("action_id")), "action_id", pointer)
     for element in found:
-        _check_element(element, where)
+        _check_element(element, pointer)
 
 
-def _check_section(block: Json, where: str) -> None:
+def _check_section(block: Json, pointer: str) -> None:
     fields = block.get("fields")
     if not block.get("text") and not fields:
-        raise invalid("missing required field: text or fields", where)
+        raise invalid("missing required field: text or fields", pointer)
     if block.get("text"):
-        _check_text(block["text"], MAX_TEXT_CHARS, f"{where}/text")
+        _check_text(block["text"], MAX_TEXT_CHARS, f"{pointer}/text")
     if fields is not None:
-        _check_count(fields, MAX_FIELDS, f"{where}/fields")
+        _check_count(fields, MAX_FIELDS, f"{pointer}/fields")
         for field in fields:
-            _check_text(field, 2000, f"{where}/fields")
+            _check_text(field, 2000, f"{pointer}/fields")
 
 
-def _check_context(block: Json, where: str) -> None:
+def _check_context(block: Json, pointer: str) -> None:
     found = block.get("elements")
-    _check_count(found, MAX_CONTEXT_ELEMENTS, f"{where}/elements")
+    _check_count(found, MAX_CONTEXT_ELEMENTS, f"{pointer}/elements")
     for element in found or []:
         if isinstance(element, dict) and element.get("type") == "image":
-            _check_image(element, f"{where}/elements")
+            _check_image(element, f"{pointer}/elements")
         else:
-            _check_text(element, MAX_TEXT_CHARS, f"{where}/elements")
+            _check_text(element, MAX_TEXT_CHARS, f"{pointer}/elements")
 
 
-def _check_image(image: Json, where: str) -> None:
+def _check_image(image: Json, pointer: str) -> None:
     if not image.get("alt_text"):
-        raise invalid("missing required field: alt_text", where)
+        raise invalid("missing required field: alt_text", pointer)
     if not image.get("image_url") and not image.get("slack_file"):
-        raise invalid("missing required field: image_url or slack_file", where)
+        raise invalid("missing required field: image_url or slack_file", pointer)
     for name in ("alt_text", "image_url"):
-        _check_length(image, name, STRINGS[name], where)
+        _check_length(image, name, STRINGS[name], pointer)
 
 
-def _check_element(element: Json, where: str) -> None:
+def _check_element(element: Json, pointer: str) -> None:
     kind = str(element.get("type"))
     if kind == "image":
-        _check_image(element, where)
+        _check_image(element, pointer)
         return
     if kind not in CONTROLS:
-        raise invalid(f"unsupported type: {kind}", f"{where}/type")
+        raise invalid(f"unsupported type: {kind}", f"{pointer}/type")
     if kind == "button":
-        _check_button(element, where)
+        _check_button(element, pointer)
     for name, limit in STRINGS.items():
-        _check_length(element, name, limit, where)
+        _check_length(element, name, limit, pointer)
     if element.get("placeholder") is not None:
-        _check_text(element["placeholder"], PLAIN_TEXTS["placeholder"], f"{where}/placeholder", plain=True)
-    _check_confirm(element.get("confirm"), f"{where}/confirm")
+        _check_text(element["placeholder"], PLAIN_TEXTS["placeholder"], f"{pointer}/placeholder", plain=True)
+    _check_confirm(element.get("confirm"), f"{pointer}/confirm")
     if kind in WITH_OPTIONS:
-        _check_options(element, MAX_OPTIONS.get(kind, MAX_SELECT_OPTIONS), where)
+        _check_options(element, MAX_OPTIONS.get(kind, MAX_SELECT_OPTIONS), pointer)
 
 
-def _check_button(button: Json, where: str) -> None:
-    _check_text(button.get("text"), 75, f"{where}/text", plain=True)
+def _check_button(button: Json, pointer: str) -> None:
+    _check_text(button.get("text"), 75, f"{pointer}/text", plain=True)
     if button.get("style") not in (None, "primary", "danger"):
-        raise invalid("must be a valid enum value", f"{where}/style")
+        raise invalid("must be a valid enum value", f"{pointer}/style")
 
 
-def _check_confirm(confirm: Any, where: str) -> None:
+def _check_confirm(confirm: Any, pointer: str) -> None:
     for name, limit in CONFIRM_TEXTS.items():
         if isinstance(confirm, dict) and name in confirm:
-            _check_text(confirm[name], limit, f"{where}/{name}")
+            _check_text(confirm[name], limit, f"{pointer}/{name}")
 
 
-def _check_options(element: Json, limit: int, where: str) -> None:
+def _check_options(element: Json, limit: int, pointer: str) -> None:
     found = options(element)
-    _check_count(found, limit, f"{where}/options")
+    _check_count(found, limit, f"{pointer}/options")
     for option in found:
-        _check_text(option.get("text"), 75, f"{where}/options/text")
-        _check_length(option, "value", 150, f"{where}/options")
+        _check_text(option.get("text"), 75, f"{pointer}/options/text")
+        _check_length(option, "value", 150, f"{pointer}/options")
 
 
-def _check_text(value: Any, limit: int, where: str, *, plain: bool = False) -> None:
+def _check_text(value: Any, limit: int, pointer: str, *, plain: bool = False) -> None:
     """A non-empty text object; ``plain``: no mrkdwn."""
     if not isinstance(value, dict) or not isinstance(value.get("text"), str):
-        raise invalid("missing required field: text", where)
+        raise invalid("missing required field: text", pointer)
     kinds = ("plain_text",) if plain else ("plain_text", "mrkdwn")
     if value.get("type") not in kinds:
-        raise invalid(f"must be a valid enum value: {' or '.join(kinds)}", f"{where}/type")
+        raise invalid(f"must be a valid enum value: {' or '.join(kinds)}", f"{pointer}/type")
     if not 0 < len(value["text"]) <= limit:
-        raise invalid(f"must have 1 to {limit} characters", f"{where}/text")
+        raise invalid(f"must have 1 to {limit} characters", f"{pointer}/text")
 
 
-def _check_length(item: Json, name: str, limit: int, where: str) -> None:
+def _check_length(item: Json, name: str, limit: int, pointer: str) -> None:
     if len(str(item.get(name) or "")) > limit:
-        raise invalid(f"must be less than {limit + 1} characters", f"{where}/{name}")
+        raise invalid(f"must be less than {limit + 1} characters", f"{pointer}/{name}")
 
 
-def _check_count(items: Any, limit: int, where: str) -> None:
+def _check_count(items: Any, limit: int, pointer: str) -> None:
     if not isinstance(items, list) or not 0 < len(items) <= limit:
-        raise invalid(f"between 1 and {limit} items allowed", where)
+        raise invalid(f"between 1 and {limit} items allowed", pointer)
 
 
-def _check_unique(ids: Iterable[str], name: str, where: str) -> None:
+def _check_unique(ids: Iterable[str], name: str, pointer: str) -> None:
     seen: set[str] = set()
     for one in ids:
         if one in seen:
-            raise invalid(f"{name} already exists: {one}", where)
+            raise invalid(f"{name} already exists: {one}", pointer)
         seen.add(one)

@@ -130,9 +130,9 @@ def page(items: Sequence[T], params: Params) -> tuple[list[T], str]:
     return list(items[start:end]), make_cursor(str(end)) if end < len(items) else ""
 
 
-def make_cursor(place: str) -> str:
+def make_cursor(position: str) -> str:
     """A cursor in Slack's form: base64 of ``next:`` and the position."""
-    return base64.urlsafe_b64encode(f"next:{place}".encode()).decode()
+    return base64.urlsafe_b64encode(f"next:{position}".encode()).decode()
 
 
 def parse_cursor(cursor: str) -> str:
@@ -140,12 +140,12 @@ def parse_cursor(cursor: str) -> str:
     if not cursor:
         return ""
     try:
-        kind, _, place = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
+        kind, _, position = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
     except (binascii.Error, ValueError):
         raise MethodError("invalid_cursor") from None
-    if kind != "next" or not place.replace(".", "").isdecimal():
+    if kind != "next" or not position.replace(".", "").isdecimal():
         raise MethodError("invalid_cursor")
-    return place
+    return position
 
 
 PER_MINUTE = {

@@ -101,9 +101,9 @@ class ChatConnection:
             self._buffer += piece
             if len(self._buffer) > LINE_LIMIT_BYTES:
                 raise ProtocolError("the supervisor's answer is too long")
-        whole, _, rest = bytes(self._buffer).rpartition(b"\n")
-        self._buffer = bytearray(rest)
-        return [self._decode(line) for line in whole.split(b"\n")]
+        complete, _, remainder = bytes(self._buffer).rpartition(b"\n")
+        self._buffer = bytearray(remainder)
+        return [self._decode(line) for line in complete.split(b"\n")]
 
     def send(self, message: ChatRequest | ChatInput) -> None:
         """Raises CodeButlerError if the supervisor is gone."""
@@ -163,8 +163,8 @@ class WholeAnswer:
 def ask_once(repo: str, text: str, thread: MessageRef | None = None) -> WholeAnswer:
     """Send ``text`` and wait for its outcome. Raises CodeButlerError."""
     answer = WholeAnswer()
-    done = send_request(SendRequest(repo=repo, text=text, wait=True, thread=thread), answer.add)
-    answer.outcome = done.text
+    result = send_request(SendRequest(repo=repo, text=text, wait=True, thread=thread), answer.add)
+    answer.outcome = result.text
     return answer
 
 

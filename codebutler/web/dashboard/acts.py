@@ -116,9 +116,9 @@ class Acts:
         turn, speaker = self._turn(act.repo, act.run), self.speaker
         if turn.state != "waiting" or not any(asked.is_question for asked in turn.asked):
             raise CodeButlerError(ALREADY_DECIDED)
-        thread, seen = turn.thread or None, max(asked.card for asked in turn.asked)
+        thread, newest_card = turn.thread or None, max(asked.card for asked in turn.asked)
         ref = await speaker.post(served, act.words, thread)
-        await speaker.said(served, ref, act.words, thread, seen)
+        await speaker.said(served, ref, act.words, thread, newest_card)
         speaker.check_up(served)
         return "Sent. The thread shows your answer."
 

@@ -209,13 +209,13 @@ def foreign_pieces(markdown: str) -> tuple[Piece, ...]:
 
 
 def _foreign_pieces(markdown: str) -> Iterator[Piece]:
-    done = 0
+    position = 0
     for found in _FENCE.finditer(markdown):
-        if before := markdown[done : found.start()].strip("\n"):
+        if before := markdown[position : found.start()].strip("\n"):
             yield Piece("text", before)
         yield Piece("block", found[1])
-        done = found.end()
-    if rest := markdown[done:].strip("\n"):
+        position = found.end()
+    if rest := markdown[position:].strip("\n"):
         yield Piece("text", rest)
 
 

@@ -78,7 +78,7 @@ class Keys:
     async def redeem(self, ticket: str) -> str:
         """The key; "" for a used, expired or unknown ticket."""
         self._drop_expired()
-        found = next((known for known in self._tickets if _same(known, ticket)), "")
+        found = next((known for known in self._tickets if _is_same(known, ticket)), "")
         if not found:
             return ""
         del self._tickets[found]
@@ -86,7 +86,7 @@ class Keys:
 
     async def admits(self, key: str) -> bool:
         """Whether this is the key."""
-        return _same(await self._get_key(), key)
+        return _is_same(await self._get_key(), key)
 
     async def proof(self, port: int, nonce: str) -> str:
         """Proof that the listener on ``port`` has the key, in hex. A page asks for it before it sends the key:
@@ -123,8 +123,8 @@ class Keys:
             return self._secret(KEY_BYTES)
 
 
-def _same(known: str, given: str) -> bool:
-    return hmac.compare_digest(known.encode(), given.encode(errors="replace"))
+def _is_same(expected: str, actual: str) -> bool:
+    return hmac.compare_digest(expected.encode(), actual.encode(errors="replace"))
 
 
 INTERVAL_S = 1.0
@@ -256,12 +256,12 @@ class Feed:
         """End every stream."""
         self._closed.set()
 
-    async def follow(self, wanted: LogFilter) -> AsyncIterator[str]:
+    async def follow(self, log_filter: LogFilter) -> AsyncIterator[str]:
         """Server-Sent Events: ``page`` and ``log``. Slow readers get fewer updates."""
         self.viewers += 1
         try:
             with self._ring.follow() as follower:
-                past = [line for line in follower.past if wanted.matches(line)][-PAST_LINES:]
+                past = [line for line in follower.past if log_filter.matches(line)][-PAST_LINES:]
                 yield await self._log(past, 0, is_past=True)
                 follower.past = ()
                 previous: DashboardPage | None = None
@@ -269,7 +269,10 @@ class Feed:
                 while not self._closed.is_set():
                     page = await self._page()
                     changed, previous = page_changes(previous, page), page
-                    lines, lost = [line for line in follower.take() if wanted.matches(line)], follower.lost
+                    lines, lost = (
+                        [line for line in follower.take() if log_filter.matches(line)],
+                        follower.lost,
+                    )
                     follower.lost = 0
                     if changed:
                         yield _frame(

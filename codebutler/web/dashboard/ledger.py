@@ -191,13 +191,13 @@ def _field(name: str, label: str, options: Iterable[tuple[str, str]], selected: 
 
 
 def _sums(used: DayUse) -> Html:
-    named: tuple[tuple[str, str], ...] = (
+    figures: tuple[tuple[str, str], ...] = (
         ("Cost", amount("usd", used.usd)),
         ("Runs", str(used.runs)),
         ("Tokens", thousands(used.tokens)),
         ("Working time", amount("minutes", used.minutes)),
     )
-    parts = [tag("div", tag("dt", name), tag("dd", value)) for name, value in named]
+    parts = [tag("div", tag("dt", name), tag("dd", value)) for name, value in figures]
     return _section("Total", tag("dl", *parts, class_="sums"))
 
 

@@ -146,10 +146,10 @@ class _Endpoints:
         if self.feed.is_full:
             return _error_response(TOO_MANY_VIEWERS, 503)
         try:
-            wanted = msgspec.convert(dict(request.query_params), LogFilter)
+            log_filter = msgspec.convert(dict(request.query_params), LogFilter)
         except msgspec.ValidationError as error:
             return _error_response(f"no such log: {error}", 400)
-        return StreamingResponse(self.feed.follow(wanted), media_type="text/event-stream")
+        return StreamingResponse(self.feed.follow(log_filter), media_type="text/event-stream")
 
     async def diff(self, request: Request) -> Response:
         """What a run changed."""

@@ -255,9 +255,9 @@ def cancel(call: Call) -> Json:
 
 def list_scheduled(call: Call) -> Json:
     """The caller's own, the next one first."""
-    wanted = call.params.text("channel")
+    channel_id = call.params.text("channel")
     own = [one for one in call.context.scheduled.values() if one.user == call.actor.id]
-    own = sorted((one for one in own if wanted in ("", one.channel)), key=lambda one: one.post_at_s)
+    own = sorted((one for one in own if channel_id in ("", one.channel)), key=lambda one: one.post_at_s)
     shown, cursor = page(own, call.params)
     return {
         "scheduled_messages": [

@@ -91,9 +91,9 @@ def connections_open(call: Call) -> Json:
 
 def bots_info(call: Call) -> Json:
     """bots.info: the app's own bot unless ``bot`` names another. Raises MethodError bot_not_found."""
-    wanted = call.params.text("bot", call.workspace.bot.bot_id)
+    bot_id = call.params.text("bot", call.workspace.bot.bot_id)
     for user in call.workspace.users.values():
-        if user.is_bot and user.bot_id == wanted:
+        if user.is_bot and user.bot_id == bot_id:
             return {"bot": render.bot_profile(call.workspace, user)}
     raise MethodError("bot_not_found")
 
