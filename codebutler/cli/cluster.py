@@ -48,11 +48,6 @@ if TYPE_CHECKING:
 app = App("Create a cluster of several machines, add and remove hosts, and show their state.")
 
 
-@app.callback()
-def _group() -> None:
-    """Create a cluster of several machines, add and remove hosts, and show their state."""
-
-
 HOST = typer.Argument(help="The host's name: lower-case letters, digits and '-'.")
 LOOPBACK = "127.0.0.1"
 SERVER = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
@@ -325,7 +320,6 @@ async def _check_membership(home_dir: Home, membership: ClusterMembership) -> No
 def _read_token() -> str:
     if not is_interactive():
         return sys.stdin.read()
-    from codebutler.cli.prompts import PromptTerminal
+    from codebutler.cli.prompts import ask_secret
 
-    with PromptTerminal() as terminal:
-        return asyncio.run(terminal.ask_secret("Token"))
+    return ask_secret("Token")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from contextlib import suppress
@@ -22,7 +21,7 @@ from codebutler.cli.context import (
     repository,
 )
 from codebutler.cli.output import is_interactive, print_json, print_line, warn
-from codebutler.cli.prompts import PromptTerminal, ask
+from codebutler.cli.prompts import ask, ask_secret
 from codebutler.config.load import check_layer, is_list
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.programs import agent_fault
@@ -183,10 +182,5 @@ def _report_change(key: str, repo: str) -> None:
 
 def _prompt_value(key: str) -> str:
     if is_interactive():
-        return asyncio.run(_prompt_secret(key)) if is_secret(key) else ask(key)
+        return ask_secret(key) if is_secret(key) else ask(key)
     return sys.stdin.readline().strip()
-
-
-async def _prompt_secret(key: str) -> str:
-    with PromptTerminal() as terminal:
-        return await terminal.ask_secret(key)

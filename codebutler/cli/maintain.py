@@ -34,11 +34,10 @@ from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registering import prepare, vouched
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
 from codebutler.config.trust import digest
-from codebutler.domain.errors import CodeButlerError, ConfigError
+from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError
 from codebutler.protocol.control import RestartRequest, StatusReply, StatusRequest
 
 if TYPE_CHECKING:
-    from codebutler.config.paths import Home
     from codebutler.platform.service import Manager, Report, ServiceSpec
 
 
@@ -185,7 +184,8 @@ def install(
     home_dir = home().ensure()
     manager, text = manager_of(home_dir, environment())
     if show:
-        print_text(text)
+        for line in text.rstrip("\n").split("\n"):
+            print_line(line)
         return
     check_ready(home_dir, environment())
     check_not_running(home_dir, manager)
@@ -232,7 +232,6 @@ def manager_of(home_dir: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
 def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> ServiceSpec:
     """The service of ``home`` as the user with ``env`` would run it by hand. ``setuid_sandbox``: bubblewrap
     needs its setuid bit here, which a service without new privileges would lose."""
-    from codebutler.config.paths import Home
     from codebutler.platform.service import ServiceSpec
 
     default_home = Home.from_env({"HOME": env.get("HOME", "")})
@@ -277,7 +276,6 @@ def check_ready(home_dir: Home, env: Mapping[str, str]) -> None:
 
 def check_not_running(home_dir: Home, manager: Manager) -> None:
     """Raises LockHeldError while another supervisor runs here; our own service is replaced."""
-    from codebutler.domain.errors import LockHeldError
     from codebutler.supervisor.supervisor import SupervisorLock
 
     try:
@@ -296,12 +294,6 @@ def wait_for_start(
     while (latest := report()).state == "starting" and monotonic() < until_s:
         sleep(START_POLL_S)
     return latest
-
-
-def print_text(text: str) -> None:
-    """A file's text as it is."""
-    for line in text.rstrip("\n").split("\n"):
-        print_line(line)
 
 
 def _is_setuid(program: str | None) -> bool:

@@ -161,6 +161,12 @@ def ask(question: str, default: str = "") -> str:
         return asyncio.run(terminal.ask(question, default))
 
 
+def ask_secret(question: str) -> str:
+    """The same for a secret, shown as bullets."""
+    with PromptTerminal() as terminal:
+        return asyncio.run(terminal.ask_secret(question))
+
+
 def choose(question: str, default: str, choices: Collection[str]) -> str:
     """One of these words, in lower case; asked until it is. Raises EOFError when the input ends."""
     while (answer := ask(question, default).lower()) not in choices:

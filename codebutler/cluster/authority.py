@@ -18,7 +18,14 @@ from typing import Annotated, Any, Literal
 import nkeys
 from msgspec import Meta, Struct
 
-from codebutler.cluster.membership import GATEWAY, HOST_SERVICES, ClusterMembership, host_services, orders_to
+from codebutler.cluster.membership import (
+    GATEWAY,
+    HOST_SERVICES,
+    ClusterMembership,
+    host_services,
+    orders_to,
+    read_home_file,
+)
 from codebutler.cluster.server import MAX_PAYLOAD_BYTES, Trust
 from codebutler.config.load import parse_as
 from codebutler.config.paths import Home
@@ -235,11 +242,7 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def read_authority(home: Home) -> ClusterAuthority:
     """The authority in this home. Raises ConfigError, with a line that says what to do."""
     source = home.root / AUTHORITY_FILE
-    data = None
-    if home.root.is_dir():
-        with home.open() as directory:
-            data = directory.read(AUTHORITY_FILE)
-    if data is None:
+    if (data := read_home_file(home, AUTHORITY_FILE)) is None:
         raise ConfigError(
             f"{source} does not exist: run this at the gateway, after `codebutler cluster create`"
         )

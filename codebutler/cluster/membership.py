@@ -260,10 +260,14 @@ def _fault(membership: ClusterMembership) -> str:
 
 def _read(home: Home) -> ClusterMembership:
     source = home.root / MEMBERSHIP_FILE
-    data = None
-    if home.root.is_dir():
-        with home.open() as directory:
-            data = directory.read(MEMBERSHIP_FILE)
-    if data is None:
+    if (data := read_home_file(home, MEMBERSHIP_FILE)) is None:
         raise ConfigError(f"there is no {source}")
     return parse_as(data, str(source), ClusterMembership)
+
+
+def read_home_file(home: Home, name: str) -> bytes | None:
+    """The content of a file in this home; None if it is missing."""
+    if not home.root.is_dir():
+        return None
+    with home.open() as directory:
+        return directory.read(name)

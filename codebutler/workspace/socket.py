@@ -5,6 +5,7 @@ and after five, even if nobody was connected; commands and clicks are sent once.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.tasks import settled_within
+from codebutler.platform.tasks import Tasks, settled_within
 from codebutler.workspace.connections import Connections, Reason, Signal
 from codebutler.workspace.state import Json, MethodError
+
+log = logging.getLogger("codebutler.workspace")
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -59,7 +62,7 @@ class Hub:
         """The app's open sockets; each envelope goes to one of them."""
         self._pending_acks: dict[str, asyncio.Future[Json]] = {}
         self._sent_s: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
 
     @property
     def pending(self) -> int:
@@ -99,12 +102,9 @@ class Hub:
     async def close(self) -> None:
         """Close every connection and drop what is pending."""
         self.connections.close()
-        tasks = tuple(self._tasks)
         for future in self._pending_acks.values():
             future.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close(0)
 
     def _attempt(
         self, kind: str, payload: Json, *, retry: int | None = None, accepts_response: bool = False
@@ -167,10 +167,4 @@ class Hub:
         self._signal.notify()
 
     def _spawn(self, coroutine: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.create_task(coroutine, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_end)
-
-    def _on_task_end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._signal.notify()
+        self._tasks.start(coroutine, name=name).add_done_callback(lambda _: self._signal.notify())

@@ -205,18 +205,12 @@ class Conversations:
 
 def foreign_pieces(markdown: str) -> tuple[Piece, ...]:
     """Somebody's Markdown: its code blocks, and the rest as it was written."""
-    return tuple(_foreign_pieces(markdown))
-
-
-def _foreign_pieces(markdown: str) -> Iterator[Piece]:
-    position = 0
-    for found in _FENCE.finditer(markdown):
-        if before := markdown[position : found.start()].strip("\n"):
-            yield Piece("text", before)
-        yield Piece("block", found[1])
-        position = found.end()
-    if rest := markdown[position:].strip("\n"):
-        yield Piece("text", rest)
+    # Splitting by a pattern with one group gives text and code in turn.
+    parts = _FENCE.split(markdown)
+    found = [
+        Piece("block", part) if at % 2 else Piece("text", part.strip("\n")) for at, part in enumerate(parts)
+    ]
+    return tuple(piece for piece in found if piece.kind == "block" or piece.text)
 
 
 def _interleaved(hits: Sequence[Sequence[HitView]]) -> Iterator[HitView]:

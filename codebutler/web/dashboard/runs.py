@@ -4,6 +4,7 @@ in the chat: pressing one is the same click."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -27,6 +28,9 @@ NEEDY_STATES = ("waiting", "interrupted", "parked")
 ENDED_STATES = ("done", "failed", "stopped")
 
 PieceKind = Literal["text", "code", "block", "strong"]
+PIECE_KINDS: Mapping[str, PieceKind] = MappingProxyType({"fence": "block", "code": "code", "bold": "strong"})
+NESTED = frozenset(("bold", "italic", "link"))
+"""The spans whose text is Markdown again."""
 
 
 class Piece(Struct, frozen=True, array_like=True):
@@ -123,7 +127,11 @@ def choices_of(turn: TurnNote) -> Iterator[ChoiceView]:
 
 def pieces(markdown: str) -> tuple[Piece, ...]:
     """Our own Markdown, ready to be shown without markup."""
-    return tuple(_pieces(markdown))
+    return tuple(
+        Piece(PIECE_KINDS.get(span.kind, "text"), words_of(span.text) if span.kind in NESTED else span.text)
+        for span in spans(markdown)
+        if span.kind != "quote"
+    )
 
 
 def excerpt(text: str) -> str:
@@ -215,18 +223,3 @@ def _choice(button: Button, card: MessageRef) -> ChoiceView:
         style=button.style or "",
         asks_why=button.action == REASON_ACTION,
     )
-
-
-def _pieces(markdown: str) -> Iterator[Piece]:
-    for span in spans(markdown):
-        match span.kind:
-            case "fence":
-                yield Piece("block", span.text)
-            case "code":
-                yield Piece("code", span.text)
-            case "bold":
-                yield Piece("strong", words_of(span.text))
-            case "italic" | "link":
-                yield Piece("text", words_of(span.text))
-            case "text":
-                yield Piece("text", span.text)
