@@ -113,11 +113,31 @@ class Intake:
         however wrong our clock may be.
         """
         began_s = self._clock.monotonic()
-        outcome = await self._accepted(event, missed=missed)
+        admitted = await self._admitted(event, missed=missed)
+        if isinstance(admitted, str):
+            outcome = admitted
+        else:
+            event, request = admitted
+            try:
+                entry = await self._journal.append(event, request)
+            except StoreFullError:
+                if event.channel not in self._without_space:
+                    self._without_space.add(event.channel)
+                    self._refusals.no_space(event)
+                raise
+            self._without_space.discard(event.channel)
+            outcome = "duplicate" if entry is None else "accepted"
+            if entry is not None:
+                if isinstance(request, Command) or isinstance(event, ButtonClicked):
+                    self._refusals.commanded(event, request)
+                reached("route.before")
+                self._dispatch(entry)
+                reached("route.after")
         self._refusals.counted(outcome, self._clock.monotonic() - began_s)
         return outcome
 
-    async def _accepted(self, event: Event, *, missed: bool) -> Outcome:
+    async def _admitted(self, event: Event, *, missed: bool) -> tuple[Event, Request] | Outcome:
+        """The event as its repository reads it, and its request; or why it goes no further."""
         repo = self._repos.get(event.channel)
         request: Request | None = None
         # A private chat may be a repository's own.
@@ -131,7 +151,7 @@ class Intake:
             max_age_hours = repo.config.catch_up.max_age_hours
             event = dated(event, self._clock.now(), self._away_until, max_age_hours)
         if request is not None:
-            return await self._keep(event, request)
+            return event, request
         request = request_of(event, repo.prefixes)
         is_handled = isinstance(event, MessagePosted) and event.handled == "yes"
         if is_handled or (_not_for_us(repo.config, event, request) and not self._is_awaited(repo, event)):
@@ -141,26 +161,7 @@ class Intake:
         if not decision.allowed:
             await self._refuse(event, request, decision)
             return "refused"
-        return await self._keep(event, request)
-
-    async def _keep(self, event: Event, request: Request) -> Outcome:
-        """Commit and dispatch an allowed event; a "duplicate" came before."""
-        try:
-            entry = await self._journal.append(event, request)
-        except StoreFullError:
-            if event.channel not in self._without_space:
-                self._without_space.add(event.channel)
-                self._refusals.no_space(event)
-            raise
-        self._without_space.discard(event.channel)
-        if entry is None:
-            return "duplicate"
-        if isinstance(request, Command) or isinstance(event, ButtonClicked):
-            self._refusals.commanded(event, request)
-        reached("route.before")
-        self._dispatch(entry)
-        reached("route.after")
-        return "accepted"
+        return event, request
 
     def serves(self, event: Event) -> bool:
         """Whether the event concerns a served repository."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.loop import Authority, Channels, Loop, Reader
-from codebutler.chat.delivery.outgoing import Item, about, call_of, instead
+from codebutler.chat.delivery.outgoing import Item, instead, route
 from codebutler.chat.delivery.planner import Line
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (
@@ -23,7 +23,7 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.domain.model import Operation, Post, React, Update, Upload
+from codebutler.domain.model import Operation, Post, React, Update
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.platform.tasks import BoundedDict, Tasks, full_jitter_s
 
@@ -113,16 +113,14 @@ class Attempts:
         Posts in a conversation keep their order, as do edits of a message and a mark on one; otherwise operations are
         independent, and the supervisor's posts do not even wait for a worker's in a closed channel.
         """
-        line: Line
-        match operation:
-            case Update(target=ref):
-                line = channel, "edit", ref
-            case React(target=ref, mark=mark):
-                line = channel, "mark", ref, mark
-            case Post(thread=thread) | Upload(thread=thread):
-                line = channel, "say" if lasting else "notice", thread or NOWHERE
+        call, ref = route(operation)
+        line: Line = channel, "say" if lasting else "notice", ref
+        if isinstance(operation, Update):
+            line = channel, "edit", ref
+        elif isinstance(operation, React):
+            line = channel, "mark", ref, operation.mark
         item = Item(
-            call=call_of(operation),
+            call=call,
             channel=channel,
             line=line,
             value=operation.value,
@@ -161,7 +159,7 @@ class Attempts:
         """Send it, once for each of its turns, until its outcome is known."""
         if item.unsure and isinstance(item.operation, Post):
             await self._recall(item)
-        while not item.result.done() and await self._loop.turn(item):
+        while not item.result.done() and item.turn is not None and await item.turn:
             try:
                 if item.is_outdated and item.step != "look":
                     self._settle(item, item.place)
@@ -200,7 +198,8 @@ class Attempts:
         else:
             others = (each for each in self._loop.waits(item.line) if isinstance(each, Item))
             asked = {each.op_id: each for each in (item, *others) if each.step == "look"}
-            found = await self._reader.find(item.channel, about(item.operation) or None, asked)
+            _, thread = route(item.operation)
+            found = await self._reader.find(item.channel, thread or None, asked)
             for op_id, each in asked.items():
                 if (ref := found.get(op_id)) is not None:
                     self._settle(each, ref)

@@ -36,8 +36,8 @@ LEAST_S = 1e-3
 
 
 class Loop:
-    """Runs the queue: ``enter`` a waiting call, and await its ``turn``. A call whose turn has come is in flight until
-    it waits ``again`` or may ``leave``.
+    """Runs the queue: ``enter`` a call, and await its ``turn``: True, or False if it leaves before. A call whose
+    turn has come is in flight until it waits ``again`` or may ``leave``.
 
     ``marks``: whether the marks on messages are set; None: unknown. ``counts``: how many calls there were.
     """
@@ -48,7 +48,6 @@ class Loop:
         self._clock = clock
         self._buckets = Buckets(limits)
         self._lines: dict[Line, deque[WaitingCall]] = {}
-        self._turns: dict[WaitingCall, asyncio.Future[bool]] = {}
         self._numbers = count(1)
         self._has_token = True
         self._closed: dict[ConversationRef, float] = {}
@@ -64,14 +63,15 @@ class Loop:
             for older in self.waits(waiting.line):
                 waiting.number = older.number
                 self.drop(older)
-        self._turns[waiting] = asyncio.get_running_loop().create_future()
+        waiting.turn = asyncio.get_running_loop().create_future()
         waiting.number = waiting.number or next(self._numbers)
         self._lines.setdefault(waiting.line, deque()).append(waiting)
         self.wake()
 
     def leave(self, waiting: WaitingCall) -> None:
         """The call is finished, or nobody needs it."""
-        if (turn := self._turns.pop(waiting, None)) is not None:
+        if (turn := waiting.turn) is not None:
+            waiting.turn = None
             line = self._lines[waiting.line]
             line.remove(waiting)
             if not line:
@@ -79,11 +79,6 @@ class Loop:
             if not turn.done():
                 turn.set_result(False)
             self.wake()
-
-    async def turn(self, waiting: WaitingCall) -> bool:
-        """Wait until it is to be made: True. False if it leaves, or has left, before."""
-        turn = self._turns.get(waiting)
-        return turn is not None and await turn
 
     def drop(self, waiting: WaitingCall) -> None:
         """It has become pointless."""
@@ -94,8 +89,8 @@ class Loop:
         """Call it once more."""
         waiting.is_busy = False
         waiting.from_s = self._clock.monotonic() + after_s
-        if waiting in self._turns:
-            self._turns[waiting] = asyncio.get_running_loop().create_future()
+        if waiting.turn is not None:
+            waiting.turn = asyncio.get_running_loop().create_future()
         self.wake()
 
     def waits(self, line: Line) -> list[WaitingCall]:
@@ -123,7 +118,8 @@ class Loop:
         )
         self.enter(waiting)
         try:
-            await self.turn(waiting)
+            if waiting.turn is not None:
+                await waiting.turn
         finally:
             self.leave(waiting)
 
@@ -161,8 +157,9 @@ class Loop:
     async def close(self) -> None:
         """Start nothing more."""
         self._is_over = True
+        for waiting in (each for line in self._lines.values() for each in line):
+            waiting.turn = None
         self._lines.clear()
-        self._turns.clear()
         if self._alarm is not None:
             self._alarm.cancel()
             await asyncio.gather(self._alarm, return_exceptions=True)
@@ -182,9 +179,8 @@ class Loop:
             self._begun += 1
             self.counts.made[waiting.call] += 1
             self._served[waiting.call, waiting.channel] = self._begun
-            turn = self._turns[waiting]
-            if not turn.done():  # its task may have been cancelled
-                turn.set_result(True)
+            if waiting.turn is not None and not waiting.turn.done():  # its task may have been cancelled
+                waiting.turn.set_result(True)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -33,26 +33,17 @@ NOT_HERE = (
 )
 
 
-def about(operation: Operation) -> MessageRef:
-    """The message that the operation is about, or its thread; "" if none."""
+def route(operation: Operation) -> tuple[Call, MessageRef]:
+    """The kind of call that the chat counts it as, and the message that it is about, or its thread ("" for none)."""
     match operation:
-        case Post(thread=ref) | Upload(thread=ref):
-            return ref or NOWHERE
-        case Update(target=ref) | React(target=ref):
-            return ref
-
-
-def call_of(operation: Operation) -> Call:
-    """The kind of call that the chat counts it as."""
-    match operation:
-        case Post():
-            return "whisper" if operation.only_for else "post"
-        case Update():
-            return "update"
-        case React():
-            return "unreact" if operation.remove else "react"
-        case Upload():
-            return "share"
+        case Post(thread=ref):
+            return "whisper" if operation.only_for else "post", ref or NOWHERE
+        case Update(target=ref):
+            return "update", ref
+        case React(target=ref):
+            return "unreact" if operation.remove else "react", ref
+        case Upload(thread=ref):
+            return "share", ref or NOWHERE
 
 
 def addressed(operation: Operation, allowed: Collection[PersonRef]) -> Operation:
@@ -215,7 +206,7 @@ class Item(WaitingCall):
         """
         self.operation = now = self.operation if operation is None else operation
         self.unsure = self.unsure if unsure is None else unsure
-        self.step, self.call = "send", "update" if self.place else call_of(now)
+        self.step, self.call = "send", "update" if self.place else route(now)[0]
         if self.unsure and isinstance(now, Post) and not now.only_for and not self.place:
             if self.can_look:
                 self.step, self.call = "look", "replies" if now.thread else "history"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, get_args
 
 from codebutler.chat.port import Call, Limit, Limits
 from codebutler.domain.model import Value
@@ -84,6 +84,7 @@ Line = tuple[str, ...]
 @dataclass(slots=True, eq=False, kw_only=True)
 class WaitingCall:
     """A waiting call, not to be made before ``from_s``; ``is_busy`` while in flight. ``number``: its age.
+    ``turn``: a future of its queue, done when its turn has come; None while it is in no queue.
 
     ``needs_token``: it waits while our token is refused; ``is_lasting``: it waits while its channel is closed to us.
     """
@@ -97,6 +98,7 @@ class WaitingCall:
     is_busy: bool = False
     needs_token: bool = True
     is_lasting: bool = False
+    turn: Any = None
 
 
 @dataclass(frozen=True, slots=True)

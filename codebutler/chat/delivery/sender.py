@@ -12,7 +12,7 @@ from codebutler.chat.delivery.attempts import Attempts
 from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.leftovers import Leftovers
 from codebutler.chat.delivery.loop import Authority, Channels, Loop, Reader
-from codebutler.chat.delivery.outgoing import Editor, about, in_public
+from codebutler.chat.delivery.outgoing import Editor, in_public, route
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.layout import Section
 from codebutler.chat.port import Call, ChatPort, History, HistoryPage
@@ -137,7 +137,8 @@ class Sender:
         is closed. Raises ChatError if the chat refuses it for good, and ChatUnreachableError if the sender
         closes before the outcome is known.
         """
-        place = self.places.get((channel, about(operation)), channel)
+        _, ref = route(operation)
+        place = self.places.get((channel, ref), channel)
         if not self._whispers:
             operation = in_public(operation, is_direct=place != channel)
         item = self._attempts.start(place, op_id, operation, unsure=unsure, lasting=lasting)
