@@ -117,9 +117,9 @@ async def _sandbox_findings(settings: RepoSettings, checkup: Checkup, home: Path
         yield _readable(section)
     for found in served_findings(sandbox.name, checkup.group, home):
         yield found
-    if sandbox.told:
+    if sandbox.own_limits:
         await sandbox.close()
-        yield ok("sandbox", "limits", sandbox.told)
+        yield ok("sandbox", "limits", sandbox.own_limits)
     else:
         yield _limits(section, sandboxed=sandbox.name != "none")
     if isinstance(sandbox, BwrapSandbox):
@@ -169,7 +169,7 @@ def sandbox_finding(name: str) -> Finding:
 
 def _limits(section: SandboxSection, *, sandboxed: bool) -> Finding:
     limiter = Limiter.detect(configured(section))
-    told = limiter.told(sandboxed=sandboxed)
+    told = limiter.summary(sandboxed=sandboxed)
     held = not limiter.limits.any or "not enforceable" not in told
     return (ok if held else warn)("sandbox", "limits", told)
 
@@ -178,7 +178,7 @@ async def _network(sandbox: Sandbox, section: SandboxSection) -> Finding:
     try:
         told = summary(section, sandbox.name)
         network_policy = for_agents(section, sandbox.name, {})
-        if network_policy.kind == "hosts" and not sandbox.told:
+        if network_policy.kind == "hosts" and not sandbox.own_limits:
             await try_network_access(sandbox, network_policy)
     except SandboxUnavailableError as error:
         return fail("sandbox", "network", str(error))

@@ -156,7 +156,7 @@ def test_events_are_read_as_the_kernel_writes_them() -> None:
 def test_what_is_uncertain_counts_as_gone(git_repo: Path) -> None:
     held = Watcher().hold(frozenset())
     held.pins, _ = inspect_checkout(git_repo).pins
-    assert held.struck(NameEvent(None, "", unsure=True)) is not None
-    assert held.struck(NameEvent(git_repo / ".git", "", gone=True, whole=True)) is not None
-    assert held.struck(NameEvent(git_repo / ".git", "index.lock")) is None
-    assert held.struck(NameEvent(git_repo / "src", "config")) is None
+    assert held.affected(NameEvent(None, "", unsure=True)) is not None
+    assert held.affected(NameEvent(git_repo / ".git", "", gone=True, whole=True)) is not None
+    assert held.affected(NameEvent(git_repo / ".git", "index.lock")) is None
+    assert held.affected(NameEvent(git_repo / "src", "config")) is None

@@ -8,15 +8,15 @@ from codebutler_worker.agents.answer import STOPS_HERE, AnswerText
 
 
 def test_work_begins_it_anew_and_what_was_said_before_stands_until_then() -> None:
-    answer = AnswerText().said("I look.").called("Bash")
+    answer = AnswerText().with_text("I look.").called("Bash")
     assert answer.text == "I look."
-    assert answer.said("Found it.").text == "Found it."
+    assert answer.with_text("Found it.").text == "Found it."
 
 
 @pytest.mark.parametrize("tool", ["TodoWrite", "todowrite", "TodoList", "AskUserQuestion", "update_subgoal"])
 def test_plans_and_questions_cut_nothing_off(tool: str) -> None:
     assert (
-        AnswerText().said("Found it.\n").called(tool).said("\nThat is all.").text
+        AnswerText().with_text("Found it.\n").called(tool).with_text("\nThat is all.").text
         == "Found it.\n\nThat is all."
     )
 
@@ -35,11 +35,11 @@ def test_plans_and_questions_cut_nothing_off(tool: str) -> None:
     ],
 )
 def test_what_was_cut_is_one_text(first: str, second: str, whole: str) -> None:
-    cut = AnswerText().said(first).cut()
+    cut = AnswerText().with_text(first).cut()
     assert cut.text == f"{first.strip()}\n\n{STOPS_HERE}"
-    assert cut.said(second).text == whole
+    assert cut.with_text(second).text == whole
 
 
 def test_nothing_says_nothing() -> None:
-    assert AnswerText().said(" \n").cut().text == ""
-    assert AnswerText().said("x").called("Bash").cut().said("y").text == "y"
+    assert AnswerText().with_text(" \n").cut().text == ""
+    assert AnswerText().with_text("x").called("Bash").cut().with_text("y").text == "y"

@@ -188,7 +188,7 @@ async def test_when_a_turn_is_ended(
     clock = ManualClock()
     turn = turn_of(Claude(), clock, TimeLimits(timeout_s=1000, stall_s=100, start_s=100))
     for line in lines:
-        await turn._take(json.dumps(line).encode())
+        await turn._receive(json.dumps(line).encode())
     await clock.advance(after_s)
     due = turn._due()
     assert (due.reason if due else None) == expected

@@ -97,12 +97,12 @@ def test_what_people_are_told_names_the_limit_and_its_setting() -> None:
 
 def test_the_log_says_what_cannot_be_enforced() -> None:
     limits = configured(SandboxSection(cpus=2))
-    told = Limiter(limits).told(sandboxed=False)
+    told = Limiter(limits).summary(sandboxed=False)
     assert "4096 MB of memory for each process," in told
     assert "2 processors (not enforceable here)" in told
     assert "10 GB per file," in told
     everywhere = (Slot(Path("/c"), 2, ("pids", "memory", "cpu")),)
-    told = Limiter(limits, everywhere).told(sandboxed=False)
+    told = Limiter(limits, everywhere).summary(sandboxed=False)
     assert "not enforceable" not in told
     assert "control groups v2" in told
 

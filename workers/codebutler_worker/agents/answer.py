@@ -79,7 +79,7 @@ class AnswerText:
         text = self.prose.strip()
         return f"{text}\n\n{STOPS_HERE}" if text and self.is_cut else text
 
-    def said(self, prose: str) -> AnswerText:
+    def with_text(self, prose: str) -> AnswerText:
         """The answer with one more block of text."""
         if not prose.strip():
             return self
@@ -120,7 +120,7 @@ class Growing:
     most_chars: float = math.inf
     _parts: list[str] = field(default_factory=list)
     _chars: int = 0
-    _told: int = 0
+    _shown_chars: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -136,16 +136,16 @@ class Growing:
         )
         self._parts.append(part)
         self._chars += len(part)
-        if self._chars - self._told < max(FEWEST_CHARS, self._told // SHARE):
+        if self._chars - self._shown_chars < max(FEWEST_CHARS, self._shown_chars // SHARE):
             return []
-        self._told = self._chars
+        self._shown_chars = self._chars
         return [Writing("".join(self._parts))]
 
     def take(self) -> str:
         """All of it, unchanged; then it starts again empty."""
         text = "".join(self._parts)
         self._parts.clear()
-        self._chars = self._told = 0
+        self._chars = self._shown_chars = 0
         return text
 
 

@@ -44,13 +44,13 @@ TOO_MUCH = 2
 
 def metered(usage: Usage, gauge: TokenMeter) -> Usage:
     """``usage``, unless far more passed the proxy: then the proxy's figures, with the reported cost scaled up."""
-    told = usage.input_tokens + usage.output_tokens
+    counted = usage.input_tokens + usage.output_tokens
     passed = gauge.input + gauge.output
-    if passed < told * TOO_MUCH + UNCOUNTED_TOKENS * (told < UNCOUNTED_TOKENS):
+    if passed < counted * TOO_MUCH + UNCOUNTED_TOKENS * (counted < UNCOUNTED_TOKENS):
         return usage
     cost = usage.cost_usd
-    if cost is not None and told:
-        cost *= passed / told
+    if cost is not None and counted:
+        cost *= passed / counted
     return replace(usage, input_tokens=gauge.input, output_tokens=gauge.output, cost_usd=cost)
 
 
@@ -110,11 +110,11 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
         """Send the prompt, or start sending it."""
 
     @abstractmethod
-    async def _take(self, heard: H | None) -> Sequence[AgentEvent]:
+    async def _receive(self, message: H | None) -> Sequence[AgentEvent]:
         """The events for a message, None at the end of the stream; sets ``verdict`` if it is the end."""
 
     @abstractmethod
-    async def _look(self) -> Sequence[AgentEvent]:
+    async def _poll(self) -> Sequence[AgentEvent]:
         """Events that the agent does not report; called every second."""
 
     @abstractmethod
@@ -139,13 +139,13 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
                 due = self._due()
                 if tick.done():
                     tick = asyncio.create_task(self.clock.sleep(TICK_S), name=tick_name)
-                    for event in await self._look():
+                    for event in await self._poll():
                         yield event
                 if receive.done():
                     self._has_spoken, self._silent_s = True, 0.0
-                    heard = receive.result()
+                    message = receive.result()
                     receive = asyncio.ensure_future(anext(self.messages, None))
-                    for event in await self._take(heard):
+                    for event in await self._receive(message):
                         yield event
                 elif due:
                     self.verdict = STOPPED if self._stopping else due

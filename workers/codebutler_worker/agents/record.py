@@ -46,7 +46,7 @@ SESSIONS = f"{STATE_DIR}/logs/sessions"
 NAME = re.compile(r"[0-9a-zA-Z_-]{1,32}")
 ID_CHARS = 8
 SECONDS_A_DAY = 86_400
-ENDING = "\n--- session {session} ended {moment} {told} ---\n"
+ENDING = "\n--- session {session} ended {moment} {outcome} ---\n"
 
 _ENDED = re.compile(rb"\n--- session [\w-]+ ended [^\n]* ---\n\Z")
 
@@ -88,12 +88,12 @@ class SessionLog:
     def close(self, duration_s: float, at: datetime) -> None:
         """Append the last line: when it ended, how, and how long it took. A second call does nothing."""
         ended = self.finished
-        told = f"status={ended.reason if ended else 'failed'}"
+        outcome = f"status={ended.reason if ended else 'failed'}"
         if ended is not None and ended.exit_code is not None:
-            told += f" exit_code={ended.exit_code}"
-        told += f" duration_s={duration_s:.3f} bytes={self.size_bytes}"
+            outcome += f" exit_code={ended.exit_code}"
+        outcome += f" duration_s={duration_s:.3f} bytes={self.size_bytes}"
         moment = at.astimezone(UTC).isoformat(timespec="seconds")
-        last = self.ending.format(session=self.session, moment=moment, told=told)
+        last = self.ending.format(session=self.session, moment=moment, outcome=outcome)
         self.write(last.encode(), is_output=False)
         with self._lock:
             descriptor, self._descriptor = self._descriptor, None

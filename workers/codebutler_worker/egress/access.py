@@ -25,7 +25,7 @@ from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.sandbox.common import Network, ProxySocket, SandboxPolicy
-from codebutler_worker.sandbox.prelude import GIT_TOLD
+from codebutler_worker.sandbox.prelude import GIT_NOTICE
 
 PORT = 3128
 """The proxy's port inside. Any port would do, since the namespace has no others; this one is recognizable."""
@@ -286,7 +286,7 @@ class NetworkPolicy:
         network = NO_NETWORK if self.kind == "none" else ""
         if self.kind == "hosts":
             network = ONLY_HOSTS.format(hosts=", ".join(self.hosts) or "nothing")
-        return "\n\n".join(filter(None, (network, GIT_TOLD if self.sandboxed else "")))
+        return "\n\n".join(filter(None, (network, GIT_NOTICE if self.sandboxed else "")))
 
 
 def noted(text: str, refused: Sequence[HostPort]) -> str:

@@ -77,10 +77,10 @@ class Enclosure(Protocol):
     def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """The command that enters the enclosure and becomes ``argv``."""
 
-    def struck(self) -> str:
+    def limit_reached(self) -> str:
         """One line for people about the limit that was reached, empty if none was."""
 
-    async def burst(self) -> None:
+    async def kill_all(self) -> None:
         """Kill everything inside now, if killing the first program does not."""
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ class Sandbox(ABC):
     name: str
 
     @property
-    def told(self) -> str:
+    def own_limits(self) -> str:
         """Its own limits, in one line; "" if it has none."""
         return ""
 

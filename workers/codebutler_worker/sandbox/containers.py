@@ -151,14 +151,14 @@ class Container:
             if controllers[limit] in self.groups
         }
 
-    def struck(self) -> str:
+    def limit_reached(self) -> str:
         """Reports only what happened since the program started."""
         now = self.reached().items()
         return explain(
             tuple(limit for limit, times in now if times > self.before.get(limit, 0)), self.owner.limits
         )
 
-    async def burst(self) -> None:
+    async def kill_all(self) -> None:
         """Kill the container with everything in it."""
         self.unwanted = True
         await self.owner.end([self])

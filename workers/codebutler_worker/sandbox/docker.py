@@ -158,7 +158,7 @@ class DockerSandbox(Sandbox):
             raise SandboxUnavailableError(f"docker does not work here ({output[-300:] or 'no output'})")
 
     @property
-    def told(self) -> str:
+    def own_limits(self) -> str:
         """A container's limits, in one line."""
         return f"each conversation may use {listed(self.limits)} (its own container)"
 

@@ -97,15 +97,15 @@ def count(directory: Path, files: tuple[str, ...], key: str) -> int:
     return 0
 
 
-def explain(struck: tuple[str, ...], limits: ResourceLimits) -> str:
+def explain(reached: tuple[str, ...], limits: ResourceLimits) -> str:
     """One line for people: which limits an agent reached and what to do. Empty if none. Pure."""
     words = {
         "memory": f"{limits.memory_bytes // 2**20} MB of memory (sandbox.memoryMb)",
         "processes": f"{limits.processes} processes (sandbox.processes)",
     }
-    if not struck:
+    if not reached:
         return ""
-    which = " and ".join(words[name] for name in struck)
+    which = " and ".join(words[name] for name in reached)
     return f"The agent reached its limit of {which}: ask for less at once, or raise the limit."
 
 
@@ -123,7 +123,7 @@ class ControlGroup:
         """A shell joins the groups, sets the limits that no group enforces as rlimits, and becomes the program."""
         return (*self.entrance, *argv)
 
-    def struck(self) -> str:
+    def limit_reached(self) -> str:
         """One line about the limits that a process in the groups reached, "" if none."""
         found = tuple(
             limit
@@ -132,7 +132,7 @@ class ControlGroup:
         )
         return explain(found, self.limits) if found else ""
 
-    async def burst(self) -> None:
+    async def kill_all(self) -> None:
         """Nothing to do: killing the group's first program, or the sandbox, ends them all."""
 
     async def close(self, within_s: float = REMOVE_S) -> None:
@@ -203,7 +203,7 @@ class Limiter:
         """Whether a control group enforces ``controller``."""
         return any(controller in slot.controllers for slot in self.slots)
 
-    def told(self, *, sandboxed: bool) -> str:
+    def summary(self, *, sandboxed: bool) -> str:
         """The limits in force, in one line."""
         unheld = {
             name for name, held in (("pids", sandboxed), ("cpu", False)) if not held and not self.holds(name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from codebutler.platform.linux import NameWatch
 
 log = logging.getLogger(__name__)
-TOLD = (
+REPLACED = (
     "{name} was replaced from outside while the agent was working, which removed its protection, so the agent was "
     "stopped: check {path} before you run git, then ask again"
 )
@@ -45,12 +45,12 @@ class PinHold:
     def look(self) -> None:
         """Compare the paths with the last look."""
         for path in sorted(self.pins):
-            now = _told_apart(path)
+            now = _identity(path)
             was = self.seen.setdefault(path, now)
             if now != was and not (now is None and path in self.fleeting):
                 self.lift(path)
 
-    def struck(self, event: NameEvent) -> Path | None:
+    def affected(self, event: NameEvent) -> Path | None:
         """The pin that an event is about, None if none. Pure."""
         for path in sorted(self.pins):
             if event.unsure:
@@ -66,7 +66,7 @@ class PinHold:
     def lift(self, path: Path) -> None:
         """``path`` has been replaced."""
         if not self.lifted:
-            self.lifted = TOLD.format(name=path.name, path=path)
+            self.lifted = REPLACED.format(name=path.name, path=path)
             if self.gone is not None:
                 self.gone(self.lifted)
 
@@ -132,11 +132,11 @@ class Watcher:
     def _read(self) -> None:
         for event in () if self._watch is None else self._watch.read():
             for held in tuple(self._holds):
-                if (path := held.struck(event)) is not None:
+                if (path := held.affected(event)) is not None:
                     held.lift(path)
 
 
-def _told_apart(path: Path) -> tuple[int, ...] | None:
+def _identity(path: Path) -> tuple[int, ...] | None:
     """Identifies a file and nothing else, None = missing. A new file may get the inode of the old one, but not its
     ctime; a directory's ctime changes with its content."""
     try:

@@ -89,7 +89,7 @@ def through(
     return (str(interpreter), "-I", "-S", "-c", SCRIPT.strip(), INSIDE, ports, *argv)
 
 
-GIT_TOLD = (
+GIT_NOTICE = (
     "Git in this sandbox: you can commit, branch and merge. The repository's configuration and its list of worktrees "
     "are read-only, so `git config`, `git remote add`, `git branch -u` and `git worktree add` fail: for one command "
     "use `git -c KEY=VALUE`, for a second checkout `git clone . /tmp/NAME`, and ask the owner for a lasting change. "

@@ -29,7 +29,7 @@ from codebutler_worker.sandbox.pins import PinHold
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class Execution:
     """How a launch is actually executed, and how the program is identified afterwards."""
 
     argv: tuple[str, ...]
@@ -49,19 +49,19 @@ class Program(ABC):
 
     end_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
 
-    def __init__(self, process: Process, birth: Birth) -> None:
+    def __init__(self, process: Process, execution: Execution) -> None:
         self.pid = process.pid
-        self.container = "" if birth.enclosure is None else birth.enclosure.container
+        self.container = "" if execution.enclosure is None else execution.enclosure.container
         self._process = process
-        self._birth = birth
+        self._execution = execution
         self._limit_hit = ""
         self._exit = asyncio.create_task(process.wait(), name=f"exit:{self.pid}")
         self._ending: asyncio.Task[None] | None = None
-        self._bursts: list[asyncio.Task[None]] = []
-        if birth.held is not None:
-            birth.held.gone = self._unprotected
-            if birth.held.lifted:  # while it started
-                self._unprotected(birth.held.lifted)
+        self._kills: list[asyncio.Task[None]] = []
+        if execution.held is not None:
+            execution.held.gone = self._unprotected
+            if execution.held.lifted:  # while it started
+                self._unprotected(execution.held.lifted)
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,9 +77,9 @@ class Program(ABC):
     @property
     def limit_hit(self) -> str:
         """One line about the limit that the program or a child has reached so far, empty if none."""
-        if self._ending is not None or self._limit_hit or self._birth.enclosure is None:
+        if self._ending is not None or self._limit_hit or self._execution.enclosure is None:
             return self._limit_hit
-        return self._birth.enclosure.struck()
+        return self._execution.enclosure.limit_reached()
 
     async def wait(self, within_s: float | None = None) -> int | None:
         """The exit code, once the program has ended by itself; None if it does not end ``within_s`` (None: forever)."""
@@ -96,7 +96,7 @@ class Program(ABC):
         await asyncio.shield(self._ending)
 
     async def _end(self, eof_s: float, term_s: float) -> None:
-        enclosure, is_whole = self._birth.enclosure, self._birth.ends_whole
+        enclosure, is_whole = self._execution.enclosure, self._execution.ends_whole
         family: dict[int, str] = {}
         if self._process.returncode is None:
             # Children without our mark can be found only as long as the program lives.
@@ -114,15 +114,15 @@ class Program(ABC):
                 family |= await descendants(self.pid)
             self._signal(signal.SIGKILL)
             marks = await asyncio.to_thread(this_system().carrying, MARK)
-            family |= {pid: started for pid, (started, mark) in marks.items() if mark == self._birth.mark}
+            family |= {pid: started for pid, (started, mark) in marks.items() if mark == self._execution.mark}
             await kill_leftovers(family)
             await asyncio.wait({self._exit}, timeout=1.0)
-        await asyncio.gather(*self._bursts, return_exceptions=True)
+        await asyncio.gather(*self._kills, return_exceptions=True)
         if enclosure is not None:
-            self._limit_hit = self._limit_hit or enclosure.struck()
+            self._limit_hit = self._limit_hit or enclosure.limit_reached()
             await enclosure.close()  # kills whatever is left inside
-        if self._birth.held is not None:
-            self._birth.held.watcher.release(self._birth.held)
+        if self._execution.held is not None:
+            self._execution.held.watcher.release(self._execution.held)
         await self._close()
 
     @abstractmethod
@@ -133,9 +133,9 @@ class Program(ABC):
         """Others are no longer protected from it: kill it now; ``why`` becomes the reason shown."""
         self._limit_hit = why
         self._signal(signal.SIGKILL)
-        if self._birth.enclosure is not None:
-            burst = self._birth.enclosure.burst()
-            self._bursts.append(asyncio.create_task(burst, name=f"burst:{self.pid}"))
+        if self._execution.enclosure is not None:
+            kill_all = self._execution.enclosure.kill_all()
+            self._kills.append(asyncio.create_task(kill_all, name=f"kill_all:{self.pid}"))
 
     def _signal(self, number: signal.Signals) -> None:
         """Signal its whole group, which may outlive it."""
@@ -152,7 +152,7 @@ class Program(ABC):
 P = TypeVar("P", bound=Program)
 
 
-async def begun(start: Coroutine[Any, Any, P], name: str) -> P:
+async def completed_start(start: Coroutine[Any, Any, P], name: str) -> P:
     """Await ``start`` and return its program. Raises what ``start`` raises.
 
     Only from the main thread: a parent-death signal is tied to the thread that started the program.
@@ -170,7 +170,7 @@ async def begun(start: Coroutine[Any, Any, P], name: str) -> P:
 
 
 @asynccontextmanager
-async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
+async def prepared(launch: Launch) -> AsyncIterator[Execution]:
     """What to execute for ``launch``, inside this block.
 
     Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
@@ -186,7 +186,7 @@ async def birth_of(launch: Launch) -> AsyncIterator[Birth]:
                 raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
             enclosure = await launch.enclose()
             argv = enclosure.enter(launch.argv)
-        yield Birth(argv, {**launch.env, MARK: mark}, mark, enclosure, held, launch.ends_whole)
+        yield Execution(argv, {**launch.env, MARK: mark}, mark, enclosure, held, launch.ends_whole)
     except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
         if enclosure is not None:
             await enclosure.close()
@@ -270,25 +270,25 @@ class AgentProcess(Program):
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits cannot
         be set. Only from the main thread.
         """
-        return await begun(
+        return await completed_start(
             cls._start(launch, limit_bytes, record, PIPE if has_input else DEVNULL), launch.argv[0]
         )
 
     @classmethod
     async def _start(cls, launch: Launch, limit_bytes: int, record: Record | None, stdin: int) -> Self:
         loop = asyncio.get_running_loop()
-        async with birth_of(launch) as birth:
+        async with prepared(launch) as execution:
             transport, protocol = await loop.subprocess_exec(
                 partial(SubprocessStreamProtocol, limit=READ_BYTES, loop=loop),
-                *birth.argv,
+                *execution.argv,
                 stdin=stdin,
                 stdout=PIPE,
                 stderr=PIPE,
                 cwd=launch.cwd,
-                env=birth.env,
+                env=execution.env,
                 start_new_session=True,
             )
-        program = cls(Process(transport, protocol, loop), birth)
+        program = cls(Process(transport, protocol, loop), execution)
         program._transport, program._limit_bytes, program._record = transport, limit_bytes, record
         program._stderr = bytearray()
         program._stderr_task = asyncio.create_task(program._read_stderr(), name=f"stderr:{program.pid}")

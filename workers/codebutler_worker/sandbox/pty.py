@@ -24,7 +24,7 @@ from typing import Self
 
 from codebutler_worker.sandbox.common import Launch
 from codebutler_worker.sandbox.limits import SHELL
-from codebutler_worker.sandbox.process import Birth, Program, begun, birth_of
+from codebutler_worker.sandbox.process import Execution, Program, completed_start, prepared
 
 # Reading a terminal's output piece by piece; each piece is recorded first.
 #
@@ -114,9 +114,9 @@ class PtyProcess(Program):
     end_signals = (signal.SIGHUP, signal.SIGCONT)
 
     def __init__(
-        self, process: Process, birth: Birth, terminal: tuple[int, int], sink: Sink, record: Record
+        self, process: Process, execution: Execution, terminal: tuple[int, int], sink: Sink, record: Record
     ) -> None:
-        super().__init__(process, birth)
+        super().__init__(process, execution)
         self.ended = asyncio.Event()
         self.output = asyncio.Event()
         self._master, self._slave = terminal
@@ -136,11 +136,11 @@ class PtyProcess(Program):
         Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits cannot
         be set. Only from the main thread.
         """
-        return await begun(cls._start(launch, sink, record, typed), launch.argv[0])
+        return await completed_start(cls._start(launch, sink, record, typed), launch.argv[0])
 
     @classmethod
     async def _start(cls, launch: Launch, sink: Sink, record: Record, typed: bytes) -> Self:
-        async with birth_of(launch) as birth:
+        async with prepared(launch) as execution:
             master, slave = os.openpty()
             try:
                 _leave_newlines(slave)
@@ -149,19 +149,19 @@ class PtyProcess(Program):
                 if typed:
                     os.write(master, typed)
                 process = await asyncio.create_subprocess_exec(
-                    *(SHELL, "-c", ATTACH, os.ttyname(slave), *birth.argv),
+                    *(SHELL, "-c", ATTACH, os.ttyname(slave), *execution.argv),
                     stdin=DEVNULL,
                     stdout=DEVNULL,
                     stderr=DEVNULL,
                     cwd=launch.cwd,
-                    env=birth.env,
+                    env=execution.env,
                     start_new_session=True,
                 )
             except OSError:
                 os.close(master)
                 os.close(slave)
                 raise
-        return cls(process, birth, (master, slave), sink, record)
+        return cls(process, execution, (master, slave), sink, record)
 
     @property
     def hides_typing(self) -> bool:

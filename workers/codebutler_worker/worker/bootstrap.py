@@ -194,7 +194,7 @@ class Roster:
             await asyncio.to_thread(ensure_home, self.home, repo)
             level, told = identity(sandbox.name, os.geteuid(), repo.stat().st_uid, str(repo))
             log.log(logging.INFO if level == "ok" else logging.WARNING, "%s", told)
-            if sandbox.told:
+            if sandbox.own_limits:
                 if swept := await sandbox.sweep():
                     log.warning(
                         "removed leftovers of workers that no longer run: %s", count(swept, "container")
@@ -206,7 +206,7 @@ class Roster:
             limiter = Limiter.detect(configured(section))
             if swept := await limiter.sweep():
                 log.warning("killed leftovers of workers that no longer run: %s", count(swept, "agent"))
-            log.info("%s", limiter.told(sandboxed=sandbox.name != "none"))
+            log.info("%s", limiter.summary(sandboxed=sandbox.name != "none"))
             self._sandbox = AgentSandbox(sandbox, limiter)
         return self._sandbox
 

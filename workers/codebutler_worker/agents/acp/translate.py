@@ -132,7 +132,7 @@ class AcpTranslator:
         if thought.strip():
             events.append(Thinking(thought.strip()))
         if text.strip():
-            self.answer = self.answer.said(text)
+            self.answer = self.answer.with_text(text)
             events.append(Text(text.strip()))
         return events
 

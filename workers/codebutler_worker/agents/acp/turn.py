@@ -180,7 +180,7 @@ class AcpTurn(ProcessTurn[Received]):
             await self.link.set_mode(self._agent.mode)
         return True
 
-    async def _take(self, heard: Received | None) -> list[AgentEvent]:
+    async def _receive(self, heard: Received | None) -> list[AgentEvent]:
         return self._told(heard) if heard is not None else []
 
     def _told(self, heard: Received) -> list[AgentEvent]:
@@ -230,7 +230,7 @@ class AcpTurn(ProcessTurn[Received]):
         for event in (*begun, *rest, *self.translator.flush()):
             yield event
 
-    async def _look(self) -> list[AgentEvent]:
+    async def _poll(self) -> list[AgentEvent]:
         """The usage seen by the proxy, as long as the agent itself reports none."""
         gauge = self.access.gauge
         if gauge.total == self._noticed_tokens:

@@ -104,7 +104,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         instructions = ""
         if not self._settings.project_settings:
             instructions = await asyncio.to_thread(repository_says, request.workdir, INSTRUCTIONS)
-        told = (request.system_prompt, self._context.network_policy.notice(), instructions)
+        parts = (request.system_prompt, self._context.network_policy.notice(), instructions)
         for directory in (sessions, claude / "tasks" / session_id):
             make_directories(self._home, directory)
         mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)
@@ -117,7 +117,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         translator = ClaudeTranslator(
             request.workdir, Meter(request.cost_before_usd), session_id=session_id, fresh=fresh
         )
-        request = replace(request, system_prompt="\n\n".join(filter(None, told)))
+        request = replace(request, system_prompt="\n\n".join(filter(None, parts)))
         lines = process.lines()
         opened = ClaudeTurn(request, process, access, self._clock, self._limits, lines, translator)
         if request.prompt.startswith("/") and not self._settings.project_settings:
@@ -135,14 +135,14 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
             verdict = Verdict("session_lost", verdict.text)
         elif verdict.reason == "session_lost":
             verdict = Verdict("failed", verdict.text)
-        heard = turn.translator
+        translator = turn.translator
         return Finished(
             verdict.reason == "done",
             verdict.text,
             verdict.reason,
-            heard.meter.usage,
-            heard.result.total_cost_usd if heard.result else None,
-            resets_at_s=heard.resets_at_s if verdict.reason == "limit" else None,
+            translator.meter.usage,
+            translator.result.total_cost_usd if translator.result else None,
+            resets_at_s=translator.resets_at_s if verdict.reason == "limit" else None,
         )
 
     async def _install(self, workdir: Path) -> command.Installation:

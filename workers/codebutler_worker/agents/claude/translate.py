@@ -222,7 +222,7 @@ class ClaudeTranslator:
         for block in line.message.content:
             match block.type:
                 case "text" if block.text.strip() and not inner:
-                    self.answer = self.answer.said(block.text)
+                    self.answer = self.answer.with_text(block.text)
                     events.append(Text(block.text))
                 case "thinking" if block.thinking.strip() and not inner:
                     events.append(Thinking(block.thinking))

@@ -83,8 +83,8 @@ class ClaudeTurn(ProcessTurn[bytes]):
 
     async def _begin(self) -> None:
         # Here, because an argument is limited to 128 KiB and every user of the machine can read it.
-        told = {"appendSystemPrompt": self.request.system_prompt} if self.request.system_prompt else {}
-        request = {"subtype": "initialize", "hooks": None, **told}
+        appended = {"appendSystemPrompt": self.request.system_prompt} if self.request.system_prompt else {}
+        request = {"subtype": "initialize", "hooks": None, **appended}
         await self._send("control_request", request_id=INITIALIZE, request=request)
         if self.request.ready is not None:
             await self.request.ready()
@@ -120,13 +120,13 @@ class ClaudeTurn(ProcessTurn[bytes]):
         line = line.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
         return await self.process.write_line(line)
 
-    async def _take(self, heard: bytes | None) -> list[AgentEvent]:
-        if heard is None:
+    async def _receive(self, data: bytes | None) -> list[AgentEvent]:
+        if data is None:
             self.verdict = await self._ended()
             return []
-        if not heard.strip():
+        if not data.strip():
             return []
-        line = decode(heard)
+        line = decode(data)
         turn, prompt = self.translator, self.request.prompt
         events = turn.feed(line)
         self.leaves_work = bool(turn.tasks)
@@ -146,7 +146,7 @@ class ClaudeTurn(ProcessTurn[bytes]):
             self.verdict = STOPPED if self._stopping else turn.verdict()
         return events
 
-    async def _look(self) -> list[AgentEvent]:
+    async def _poll(self) -> list[AgentEvent]:
         """Ask for the cost so far; report the usage seen by the proxy if it is far more than the CLI reports, and more
         than before."""
         meter = self.translator.meter

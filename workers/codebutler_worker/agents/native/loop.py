@@ -135,7 +135,7 @@ def replied(progress: Progress, reply: ModelReply, cost_usd: float | None) -> Pr
     part = reply.cut and not reply.lost_call and not said.calls and not empty
     parts = progress.parts + 1 if part else 0
     broken = (reply.cut or empty) and not said.calls and not part
-    answer = progress.said.said(said.content)
+    answer = progress.said.with_text(said.content)
     known = progress.cost_usd is not None and cost_usd is not None
     return replace(
         progress,
@@ -189,7 +189,9 @@ def ended(progress: Progress, answer: str, *, needs_user: bool) -> Progress:
     leaving: Exit = "needs_user" if needs_user else "done"
     # Many models repeat their text as they end the turn.
     known = not progress.said.is_over and answer.strip() in progress.said.prose
-    return replace(progress, said=progress.said if known else progress.said.said(answer), leaving=leaving)
+    return replace(
+        progress, said=progress.said if known else progress.said.with_text(answer), leaving=leaving
+    )
 
 
 def stopped(progress: Progress) -> Progress:
