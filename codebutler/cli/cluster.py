@@ -38,7 +38,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError, ConfigError, NotRunningError
 from codebutler.protocol.control import StatusReply, StatusRequest
 from codebutler.supervisor.supervisor import is_held
-from codebutler.text.amounts import load
+from codebutler.text.wording import load
 
 if TYPE_CHECKING:
     from codebutler.cluster.membership import ClusterMembership

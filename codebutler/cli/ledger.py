@@ -22,7 +22,7 @@ from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.observe.hosted_runs import read_hosted
 from codebutler.observe.ledger import Period, day_of, period, read, total, words
 from codebutler.protocol.capabilities import LedgerRow
-from codebutler.text.amounts import amount, thousands
+from codebutler.text.wording import amount, thousands
 
 DEFAULT = "30d"
 _FORMULA = re.compile(r"(?:^|(?<=[;,|\t\r\n]))(?=[\s\"'\0]*[=+\-@＝＋－＠%])|^(?=[\t\r\n])")

@@ -36,8 +36,8 @@ from codebutler.protocol.control import (
     StatusReply,
     StatusRequest,
 )
-from codebutler.text.amounts import load, today
 from codebutler.text.markup import words
+from codebutler.text.wording import load, today
 
 POLL_INTERVAL_S = 0.25
 _LINE = re.compile(

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.domain.refs import ConversationRef
+from codebutler.text.wording import count
 
 # Another return this soon is not announced: a crash loop is announced once.
 MERGED = timedelta(minutes=10)
@@ -98,8 +99,8 @@ def _is_late(arrival: Arrival, since: datetime, until: datetime) -> bool:
 
 def with_interrupted(absence: Absence, channel: ConversationRef) -> Absence:
     """One more turn of ``channel`` was interrupted."""
-    count = absence.interrupted.get(channel, 0) + 1
-    return replace(absence, interrupted={**absence.interrupted, channel: count})
+    number = absence.interrupted.get(channel, 0) + 1
+    return replace(absence, interrupted={**absence.interrupted, channel: number})
 
 
 def line(
@@ -112,15 +113,15 @@ def line(
     """The announcement in ``channel``, "" for none. ``newest_s``: when the last message before it was written
     there."""
     away, interrupted = absence.until - absence.since, absence.interrupted.get(channel, 0)
-    count = late(absence, arrivals)
+    late_ones = late(absence, arrivals)
     if channel in absence.told:
         return ""
     parts = []
-    if count:
-        parts.append(f"{_count(count, 'message')} sent meanwhile {_be(count)} answered late")
+    if late_ones:
+        parts.append(f"{count(late_ones, 'message')} sent meanwhile {_be(late_ones)} answered late")
     if interrupted:
         parts.append(
-            f"{_count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to continue"
+            f"{count(interrupted, 'interrupted run')} {_ask(interrupted)} in its thread how to continue"
         )
     lost = []
     if kept.messages is not None and (parts or newest_s) and _outlasts(absence, kept.messages):
@@ -150,10 +151,6 @@ def span(time: timedelta) -> str:
         return f"{minutes} min"
     hours = round(seconds / 3600)
     return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _be(number: int) -> str:

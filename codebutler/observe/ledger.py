@@ -28,7 +28,7 @@ from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
 from codebutler.platform import sqlitefile
 from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.messages import MAX_COUNT, DayUse
-from codebutler.text.amounts import amount
+from codebutler.text.wording import amount
 
 UNDER_WAY = ("queued", "running", "waiting")
 CONTINUED = "continued"

@@ -22,9 +22,9 @@ from codebutler.parent.apphome_page import UNSERVED, RepoCard, home, stranger
 from codebutler.parent.parts import LatestTurns, Parts
 from codebutler.supervisor.supervisor import RepoRow
 from codebutler.supervisor.workers import Workers
-from codebutler.text.amounts import load
 from codebutler.text.markup import Addresses, linked
 from codebutler.text.redact import every_text
+from codebutler.text.wording import load
 
 PACE_S = 3.0
 """Changes within this time are published together."""

@@ -14,8 +14,8 @@ from codebutler.domain.model import Asked, TurnNote
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.observe.ledger import together, words
 from codebutler.protocol.messages import DayUse
-from codebutler.text.amounts import amount
 from codebutler.text.markup import channel, clip, message_link, plain
+from codebutler.text.wording import amount
 
 MAX_NEEDS = 20
 MAX_DECISIONS = 40

@@ -29,8 +29,8 @@ from codebutler.platform.tasks import cancel
 from codebutler.schedule.commands import Asker
 from codebutler.schedule.scheduler import Publish
 from codebutler.supervisor.workers import ClusterRow, HostRow, Mover, Workers
-from codebutler.text.amounts import load
 from codebutler.text.markup import code
+from codebutler.text.wording import load
 
 RETRY_S = 5.0
 STAYS = (

@@ -49,8 +49,8 @@ from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import Observers, Tasks
 from codebutler.protocol.messages import Budget
 from codebutler.schedule.files import ToldJobs
-from codebutler.text.amounts import today
 from codebutler.text.redact import Redactor
+from codebutler.text.wording import today
 from codebutler.web.front import DashboardAddress
 
 NOTE = "home.turns"

@@ -13,7 +13,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Event, File, Operation, Quoted, Request, TurnNote, TurnOutcome
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.protocol.conversations import Question, Told, TraceContext, Traced
-from codebutler.text.amounts import Unit
+from codebutler.text.wording import Unit
 
 PROTOCOL_VERSION = 5
 MAX_FRAME_BYTES = 2 * 2**20

@@ -29,8 +29,8 @@ from codebutler.schedule.cron import parse
 from codebutler.schedule.jobs import Job
 from codebutler.schedule.scheduler import Publish
 from codebutler.schedule.state import key_of
-from codebutler.text.amounts import amount
 from codebutler.text.markup import code, person, plain
+from codebutler.text.wording import amount
 
 
 async def jobs(asked: Asked) -> str:

@@ -23,8 +23,8 @@ from codebutler.protocol.conversations import (
     ThreadTold,
 )
 from codebutler.supervisor.workers import Workers
-from codebutler.text.amounts import amount
 from codebutler.text.markup import Addresses
+from codebutler.text.wording import amount
 from codebutler.web.dashboard.changes import UNKNOWN_REPO
 from codebutler.web.dashboard.runs import AskedView, Piece, asked_view, excerpt, page_path, pieces
 

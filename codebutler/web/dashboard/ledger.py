@@ -18,8 +18,8 @@ from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.observe.ledger import KEYS, Period, by_day, sums, together, total
 from codebutler.protocol.capabilities import LedgerRow
 from codebutler.protocol.messages import DayUse
-from codebutler.text.amounts import Unit, amount, thousands
 from codebutler.text.markup import Addresses
+from codebutler.text.wording import Unit, amount, thousands
 
 SPANS = (7, 30, 90, 365)
 MAX_BARS = 12

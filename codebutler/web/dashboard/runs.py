@@ -14,9 +14,9 @@ from codebutler.chat.layout import asked_part, going_on
 from codebutler.domain.message import REASON_ACTION, STOP_ACTION, Button
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.domain.refs import MessageRef
-from codebutler.text.amounts import amount
 from codebutler.text.markup import Addresses, spans
 from codebutler.text.markup import words as words_of
+from codebutler.text.wording import amount
 
 TEXT_CHARS = 200
 WORD_CHARS = 80

@@ -14,8 +14,8 @@ from codebutler.config.chats import SECTIONS
 from codebutler.domain.model import TurnNote
 from codebutler.domain.refs import NOWHERE
 from codebutler.observe.logs import LogLine
-from codebutler.text.amounts import load, today, used_of
 from codebutler.text.markup import Addresses
+from codebutler.text.wording import load, today, used_of
 from codebutler.web.dashboard.acts import JobView, job_views
 from codebutler.web.dashboard.runs import ENDED_STATES, NEEDY_STATES, TurnItem, turn_item
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from codebutler.protocol.capabilities import LedgerRow
-from codebutler.text.amounts import amount
+from codebutler.text.wording import amount
 from tests.browser import PATIENCE_MS, chromium, clean
 from tests.dashboards import TODAY, Watched, repo, watched
 from tests.integration.dashboard.test_changes_page import SIZES, opened

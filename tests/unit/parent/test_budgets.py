@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.parent.parts import Budgets
 from codebutler.protocol.messages import Budget, DayUse, LimitUse
-from codebutler.text.amounts import Unit, amount
+from codebutler.text.wording import Unit, amount
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIMITS = (LimitUse(unit="usd", used=1.2, limit=5.0), LimitUse(unit="minutes", used=61.0, limit=90.0))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from codebutler.text.amounts import amount, thousands
+from codebutler.text.wording import amount, one_line, ordinal, span, thousands
 from codebutler_worker.agents.backend import (
     Approval,
     Finished,
@@ -20,7 +20,6 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     Usage,
 )
-from codebutler_worker.present.lines import one_line, ordinal, span
 from codebutler_worker.present.notices import failed, interrupted
 from codebutler_worker.present.progress import TurnProgress, collapsed, in_line, reduce, running
 from codebutler_worker.tools.outcome import PlanStep

@@ -25,7 +25,8 @@ from codebutler.domain.message import (
     said,
 )
 from codebutler.text.markup import PAGES, plain
-from codebutler_worker.present.lines import FENCE_CHARS, code, count, fenced, one_line, span, visible
+from codebutler.text.wording import count, one_line, span
+from codebutler_worker.present.lines import FENCE_CHARS, code, fenced, visible
 from codebutler_worker.present.notices import MEND_THE_CAUSE
 from codebutler_worker.runtime.deferred import Attachment, CommandReply
 from codebutler_worker.tree.tree import Difference, FileChange

@@ -23,6 +23,7 @@ from codebutler.domain.refs import MessageRef
 from codebutler.platform.signals import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.text.markup import plain
+from codebutler.text.wording import one_line, span
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, Finished, TurnRequest
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.changes.card import (
@@ -36,7 +37,6 @@ from codebutler_worker.changes.card import (
 )
 from codebutler_worker.changes.pending import ALL, tell, turn_of
 from codebutler_worker.changes.undo import queue_after
-from codebutler_worker.present.lines import one_line, span
 from codebutler_worker.runtime.budget import account_of, used_today, used_up
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime

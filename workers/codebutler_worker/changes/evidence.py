@@ -25,8 +25,8 @@ from codebutler.domain.message import (
     Message,
     said,
 )
-from codebutler.text.amounts import amount
 from codebutler.text.markup import plain
+from codebutler.text.wording import amount, count, one_line, span
 from codebutler_worker.changes.card import (
     BESIDE,
     WAITING,
@@ -42,7 +42,7 @@ from codebutler_worker.changes.checking import checks_of
 from codebutler_worker.changes.pending import add_checks, card_id, is_at_rest, take_over_checks
 from codebutler_worker.changes.undo import Checked, is_racing
 from codebutler_worker.forge.remote import has_remote
-from codebutler_worker.present.lines import code, count, one_line, span
+from codebutler_worker.present.lines import code
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import WORDLESS, own_tree, prefixes_of, talks, thread_url
 from codebutler_worker.store.rows import TurnRow

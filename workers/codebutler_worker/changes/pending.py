@@ -30,8 +30,8 @@ from codebutler.protocol.conversations import (
     RunChanges,
 )
 from codebutler.text.redact import redacted_diff
+from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import LATER, WAITING, with_verdict
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.deferred import LINE, say_line, sent_as
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, LIVE, own_tree

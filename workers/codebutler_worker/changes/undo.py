@@ -24,9 +24,9 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.refs import NO_PERSON, NOWHERE, MessageRef, PersonRef
 from codebutler.text.markup import plain
+from codebutler.text.wording import count
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, Finished, ToolUse, TurnRequest
 from codebutler_worker.changes.card import CheckResult
-from codebutler_worker.present.lines import count
 from codebutler_worker.present.notices import ALREADY_UNDONE, UNDO_BUSY, UNDOING, undone_text
 from codebutler_worker.runtime.deferred import sent_as
 from codebutler_worker.runtime.turns import LIVE, words_of

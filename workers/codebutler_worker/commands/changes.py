@@ -13,6 +13,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import Command, Prompt, Request
 from codebutler.text.markup import plain
+from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import listed, one_file, review_link
 from codebutler_worker.changes.checking import answer_checks, checks_of, script_of
 from codebutler_worker.changes.evidence import with_trailers
@@ -21,7 +22,7 @@ from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.forge.push import Signer, how_to_sign
 from codebutler_worker.forge.remote import Host
-from codebutler_worker.present.lines import code, one_line
+from codebutler_worker.present.lines import code
 from codebutler_worker.present.notices import (
     ALREADY_UNDONE,
     NO_SNAPSHOT,

@@ -9,9 +9,9 @@ from codebutler.domain.message import said
 from codebutler.domain.refs import ConversationRef
 from codebutler.protocol.conversations import MAX_FOUND, AskFound, FoundRun, FoundTold
 from codebutler.text.markup import message_link, plain
+from codebutler.text.wording import one_line
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo

@@ -7,13 +7,14 @@ from msgspec import Struct, structs
 
 from codebutler.domain.message import said
 from codebutler.text.markup import plain
+from codebutler.text.wording import count, one_line
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.forge.following import follow
 from codebutler_worker.forge.news import is_merge_request, link_to, name_of
 from codebutler_worker.forge.push import Opened, Pushed, Tip, body_of, open_pull, service_of, tip_of, title_of
 from codebutler_worker.forge.push import push as send
 from codebutler_worker.forge.remote import ForgeError
-from codebutler_worker.present.lines import code, count, one_line
+from codebutler_worker.present.lines import code
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo, words_of

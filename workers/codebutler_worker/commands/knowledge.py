@@ -14,11 +14,12 @@ from codebutler.domain.message import said
 from codebutler.domain.model import Command, Prompt, Request
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.text.markup import clip, message_link, plain
+from codebutler.text.wording import one_line
 from codebutler_worker.commands.showing import time_since
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.cards import NOTHING, NOTHING_TO_UNDO, Remembered, listed
-from codebutler_worker.present.lines import code, one_line
+from codebutler_worker.present.lines import code
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo, agent_name, using

@@ -15,13 +15,14 @@ from datetime import datetime, timedelta
 from codebutler.domain.message import Message, said
 from codebutler.text.markup import plain
 from codebutler.text.redact import Redactor
+from codebutler.text.wording import count, one_line, span
 from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs, session_of
 from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.media.files import size
 from codebutler_worker.present import pieces
-from codebutler_worker.present.lines import code, count, one_line, span
+from codebutler_worker.present.lines import code
 from codebutler_worker.present.terminal import TerminalPages, shown
 from codebutler_worker.runtime.deferred import Attachment, CommandReply, say_line, sent_as, tell_ended
 from codebutler_worker.runtime.runtime import Runtime

@@ -36,6 +36,7 @@ from codebutler.domain.message import PICK_RACE_ACTION, Message, said
 from codebutler.domain.model import ButtonClicked
 from codebutler.platform.signals import reached
 from codebutler.text.markup import plain
+from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.agents.rollcall import SHARED, Desk
 from codebutler_worker.changes.evidence import ANSWER_CHARS, named, with_trailers
@@ -46,7 +47,7 @@ from codebutler_worker.commands.showing import agent_lines
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.deciding import already_decided
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
-from codebutler_worker.present.lines import code, conflict_text, merge_line, one_line, person
+from codebutler_worker.present.lines import code, conflict_text, merge_line, person
 from codebutler_worker.present.progress import answer as answer_parts
 from codebutler_worker.present.progress import footer
 from codebutler_worker.runtime.deferred import Also, CommandReply

@@ -21,6 +21,7 @@ from codebutler.domain.model import React, TurnOutcome
 from codebutler.domain.refs import ConversationRef
 from codebutler.platform.signals import reached
 from codebutler.text.markup import plain
+from codebutler.text.wording import one_line
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.card import INTERRUPTED, NOT_RUN, STOPPED
 from codebutler_worker.changes.checking import checks_of, run_checks
@@ -40,7 +41,7 @@ from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.messages import Incoming, attachments_of
 from codebutler_worker.conversation.parked import able
 from codebutler_worker.conversation.queue import END_MARKS, WORKING, set_mark
-from codebutler_worker.present.lines import code, one_line
+from codebutler_worker.present.lines import code
 from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime

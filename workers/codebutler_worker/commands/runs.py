@@ -9,6 +9,7 @@ from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session
 from codebutler.domain.message import RETRY_ACTION, Button, said
 from codebutler.domain.refs import NO_PERSON
+from codebutler.text.wording import count
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
 from codebutler_worker.changes.undo import stop_race_checks
@@ -21,7 +22,7 @@ from codebutler_worker.conversation.end import stopping
 from codebutler_worker.conversation.history import forget_unread
 from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import CROWDED, withdraw_turn
-from codebutler_worker.present.lines import code, count
+from codebutler_worker.present.lines import code
 from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime

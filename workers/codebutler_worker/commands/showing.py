@@ -16,11 +16,11 @@ from codebutler.domain.command_help import nearest
 from codebutler.domain.commands import ALL, IN_THREADS, word_of
 from codebutler.domain.message import said
 from codebutler.domain.model import OPERATOR, Post
-from codebutler.text.amounts import load, today
 from codebutler.text.markup import fence, message_link, plain
+from codebutler.text.wording import load, one_line, span, today
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.present.lines import code, one_line, span
+from codebutler_worker.present.lines import code
 from codebutler_worker.present.progress import SIGNS, answer
 from codebutler_worker.runtime.budget import NOBODY, lines, overview, spent_today, used_today
 from codebutler_worker.runtime.deferred import CommandReply

@@ -15,8 +15,9 @@ from codebutler.domain.message import Message
 from codebutler.domain.model import Command, File
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.domain.word import Word
+from codebutler.text.wording import one_line
 from codebutler_worker.changes.undo import LOOKED_AT, changed_by
-from codebutler_worker.present.lines import code, one_line
+from codebutler_worker.present.lines import code
 from codebutler_worker.runtime.deferred import Answer
 from codebutler_worker.runtime.turns import Todo
 from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState, main_conversation

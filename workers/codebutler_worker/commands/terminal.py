@@ -11,9 +11,10 @@ from codebutler.config.permission import admitted, may
 from codebutler.domain.message import said
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.text.markup import fence, message_link, plain
+from codebutler.text.wording import count, one_line, span
 from codebutler_worker.agents.rollcall import SHARED, Desk
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.present.lines import code, count, one_line, span, visible
+from codebutler_worker.present.lines import code, visible
 from codebutler_worker.runtime.deferred import LINE, CommandReply, sent_as
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, Todo, conversation_id, prefixes_of, using

@@ -8,6 +8,7 @@ from functools import partial
 
 from codebutler.domain.message import said
 from codebutler.text.markup import message_link, plain
+from codebutler.text.wording import count
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy, last_of_agents
@@ -16,7 +17,6 @@ from codebutler_worker.present.lines import (
     SHARED,
     code,
     conflict_text,
-    count,
     discarded_text,
     listed,
     merged_text,

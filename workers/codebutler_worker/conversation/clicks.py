@@ -19,6 +19,7 @@ from codebutler.domain.message import (
 from codebutler.domain.model import ButtonClicked, MessageEdited, Prompt, Request
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.text.markup import plain
+from codebutler.text.wording import one_line
 from codebutler_worker.changes.undo import undo
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
 from codebutler_worker.conversation.end import wait_for_reset
@@ -43,7 +44,6 @@ from codebutler_worker.conversation.queue import (
     withdraw_turn,
 )
 from codebutler_worker.memory import keeping
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import (
     AGAIN,
     ANOTHER,

@@ -27,6 +27,7 @@ from codebutler.domain.message import (
 from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Prompt
 from codebutler.domain.refs import PersonRef
 from codebutler.text.markup import plain
+from codebutler.text.wording import one_line
 from codebutler_worker.conversation.approvals import (
     MOST_TOGETHER,
     Objection,
@@ -41,7 +42,7 @@ from codebutler_worker.conversation.approvals import (
 )
 from codebutler_worker.conversation.queue import end_message
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
-from codebutler_worker.present.lines import one_line, person
+from codebutler_worker.present.lines import person
 from codebutler_worker.runtime.turns import (
     LIVE,
     ApprovalAnswer,

@@ -20,6 +20,7 @@ from codebutler.domain.model import Post, Upload
 from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Doing
 from codebutler.text.requests import Envelope, EnvelopeParser, Part, parts_of, prose_of
+from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import AgentEvent, Finished, Output, ToolResult, ToolUse
 from codebutler_worker.changes.card import push_offer
 from codebutler_worker.conversation.approvals import open_poll
@@ -28,7 +29,6 @@ from codebutler_worker.conversation.queue import MARK_AFTER_S, WORKING, show
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.media.files import load_file
 from codebutler_worker.present import progress
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.progress import (
     TurnProgress,
     joined,

@@ -17,7 +17,7 @@ from codebutler.config.programs import successor_of
 from codebutler.config.schema import Config, OutputSection
 from codebutler.domain.message import Message
 from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
-from codebutler.text.amounts import amount
+from codebutler.text.wording import amount, count, one_line, span
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.undo import is_racing
@@ -35,7 +35,6 @@ from codebutler_worker.conversation.queue import (
     show_waiting,
 )
 from codebutler_worker.conversation.terminal import TerminalDisplay
-from codebutler_worker.present.lines import count, one_line, span
 from codebutler_worker.present.notices import (
     WRITTEN_LATE,
     answers_instead,

@@ -33,10 +33,10 @@ from codebutler.protocol.conversations import (
     ThreadTold,
 )
 from codebutler.text.markup import words
+from codebutler.text.wording import one_line
 from codebutler_worker.conversation.queue import HANDED_OVER
 from codebutler_worker.present.calls import QUESTIONS
 from codebutler_worker.present.cards import asked_at_home, asked_in_full
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import talks
 from codebutler_worker.store.rows import ApprovalRow, TurnRow, message_id

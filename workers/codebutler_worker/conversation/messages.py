@@ -21,6 +21,7 @@ from codebutler.domain.message import Message
 from codebutler.domain.model import File, React
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit
+from codebutler.text.wording import one_line
 from codebutler_worker.conversation.queue import (
     CROWDED,
     HANDLED,
@@ -33,7 +34,6 @@ from codebutler_worker.conversation.queue import (
     set_mark,
 )
 from codebutler_worker.media.files import is_voice
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import crowded, handled, stale
 from codebutler_worker.runtime.turns import (
     LIVE,

@@ -17,6 +17,7 @@ from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.domain.model import Value
 from codebutler.domain.refs import MessageRef
 from codebutler.text.requests import enveloped
+from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import UNDONE
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
 from codebutler_worker.changes.undo import to_put_back, was_picked
@@ -27,7 +28,6 @@ from codebutler_worker.conversation.queue import HANDED_OVER, STALE
 from codebutler_worker.conversation.terminal import opening
 from codebutler_worker.media.files import size
 from codebutler_worker.present import progress
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.runtime.runtime import Runtime

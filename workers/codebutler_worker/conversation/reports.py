@@ -20,12 +20,12 @@ from codebutler.domain.refs import NOWHERE, MessageRef
 from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import Budget, LimitUse, Overview
 from codebutler.text.markup import message_link
+from codebutler.text.wording import one_line
 from codebutler_worker.conversation.approvals import waited_for
 from codebutler_worker.conversation.parked import ASKED, CONTINUED_REASON
 from codebutler_worker.conversation.queue import UNCONFIRMED
 from codebutler_worker.present.calls import POLL_TOOL, QUESTIONS
 from codebutler_worker.present.cards import asked_at_home
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.budget import NOBODY, is_limited, is_shared, lines, spent_today
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED

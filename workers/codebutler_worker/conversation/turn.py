@@ -23,6 +23,7 @@ from codebutler.platform.tasks import settled_within
 from codebutler.protocol.capabilities import RESULT_NAME
 from codebutler.protocol.messages import Doing, TurnStarted
 from codebutler.text.requests import Prose, prose_of
+from codebutler.text.wording import count
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (
     GONE,
@@ -49,7 +50,6 @@ from codebutler_worker.conversation.prepare import BegunTurn, Snapshots, prompt_
 from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir
 from codebutler_worker.memory.keeping import TurnNotes
 from codebutler_worker.memory.learning import memory_block, read_memory
-from codebutler_worker.present.lines import count
 from codebutler_worker.present.progress import NOTHING_LEFT, Outcome
 from codebutler_worker.runtime.budget import BudgetWatch, used_up_text
 from codebutler_worker.runtime.runtime import Runtime

@@ -22,11 +22,12 @@ from codebutler.domain.message import Message
 from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import plain
+from codebutler.text.wording import one_line
 from codebutler_worker.forge import news
 from codebutler_worker.forge.api import FailedJob, Pull, PullChecks, PullComment, Service
 from codebutler_worker.forge.push import Opened, service_of
 from codebutler_worker.forge.remote import ForgeError, Remote, judged
-from codebutler_worker.present.lines import one_line, visible
+from codebutler_worker.present.lines import visible
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import DeferredRow, PullNewsRow, PullRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso

@@ -13,9 +13,10 @@ from urllib.parse import quote, urlsplit
 
 from codebutler.domain.message import HAND_OVER_ACTION, Button, Message, said
 from codebutler.text.markup import fence, plain
+from codebutler.text.wording import count, one_line
 from codebutler_worker.forge.api import Pull, PullChecks, PullComment
 from codebutler_worker.forge.remote import Remote
-from codebutler_worker.present.lines import code, count, fenced, one_line, visible
+from codebutler_worker.present.lines import code, fenced, visible
 from codebutler_worker.present.notices import MEND_THE_CAUSE
 
 NAMES_SHOWN, NAME_CHARS = 5, 60

@@ -22,6 +22,7 @@ from pathlib import Path
 from codebutler.config.git_repo import ask_git
 from codebutler.config.schema import RepoSettings
 from codebutler.platform.backups import directory_name
+from codebutler.text.wording import one_line
 from codebutler_worker.forge.api import GhApi, Pull, Service, TokenApi
 from codebutler_worker.forge.github import GitHub
 from codebutler_worker.forge.gitlab import GitLab
@@ -39,7 +40,6 @@ from codebutler_worker.forge.remote import (
     keep_out,
     settings_in,
 )
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, talks, thread_url, words_of
 from codebutler_worker.sandbox.process import EndedProgram

@@ -22,6 +22,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.model import ButtonClicked
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
+from codebutler.text.wording import one_line
 from codebutler_worker.present.cards import (
     DROP_MEMORY_ACTION,
     KEEP_ACTION,
@@ -30,7 +31,7 @@ from codebutler_worker.present.cards import (
     logged,
     made_text,
 )
-from codebutler_worker.present.lines import one_line, person
+from codebutler_worker.present.lines import person
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import Todo, using

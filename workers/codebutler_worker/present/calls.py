@@ -19,8 +19,9 @@ import msgspec
 from codebutler.domain.refs import PersonRef
 from codebutler.text.markdown import split_markdown
 from codebutler.text.markup import clip, plain
+from codebutler.text.wording import one_line, span
 from codebutler_worker.agents.backend import Approval, Question
-from codebutler_worker.present.lines import code, fenced_parts, one_line, span, visible
+from codebutler_worker.present.lines import code, fenced_parts, visible
 from codebutler_worker.store.rows import ApprovalRow
 
 QUESTION_TOOL = "codebutler.question"

@@ -24,6 +24,7 @@ from codebutler.domain.message import (
 from codebutler.domain.model import Asked
 from codebutler.domain.refs import NO_PERSON, MessageRef, PersonRef
 from codebutler.text.markup import plain
+from codebutler.text.wording import count, one_line
 from codebutler_worker.present.calls import (
     QUESTIONS,
     ShownCall,
@@ -39,7 +40,7 @@ from codebutler_worker.present.calls import (
     voters,
     whole_call,
 )
-from codebutler_worker.present.lines import count, one_line, person, visible
+from codebutler_worker.present.lines import person, visible
 from codebutler_worker.store.rows import ApprovalRow
 from codebutler_worker.tools.outcome import PLAN_TOOL
 

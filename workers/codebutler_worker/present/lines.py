@@ -1,4 +1,4 @@
-"""Small pieces of text that people read: one line, a span of time, a sum of money. Pure.
+"""Code, people and untrusted text as Markdown. Pure.
 
 What is said about worktrees: merged, discarded, listed. Pure.
 """
@@ -12,23 +12,17 @@ from codebutler.domain.message import DISCARD_ACTION, Button, Message, said
 from codebutler.domain.refs import PersonRef
 from codebutler.text import markup
 from codebutler.text.markup import fence, plain
+from codebutler.text.wording import LINE_LIMIT, count, one_line
 from codebutler_worker.tree.merging import Merged
 from codebutler_worker.tree.trailers import WorktreeState
 from codebutler_worker.tree.worktrees import KEPT_DAYS
 
-LINE_LIMIT = 150
 _CONTROLS = frozenset(map(chr, (*range(32), 127))) - {"\n", "\t"}
 # Letters, marks and symbols by category. Not U+FE0E and U+FE0F, which choose between a sign and an emoji.
 _FILLERS = frozenset(
     map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0,
               *range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0)))
 )  # fmt: skip
-
-
-def one_line(text: str, limit: int = LINE_LIMIT) -> str:
-    """The text as one line of at most ``limit`` characters; a cut shows as an ellipsis."""
-    joined = " ".join(text.split())
-    return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
 
 
 def code(text: str, limit: int = LINE_LIMIT) -> str:
@@ -95,27 +89,6 @@ def _fitting(text: str, limit: int) -> str:
 def cost(code: str) -> int:
     """Its length in a chat that escapes code as HTML does."""
     return len(html.escape(fence(code.strip("\n")), quote=False)) - len(fence(""))
-
-
-def span(seconds: float) -> str:
-    """``34s``, ``2m05s``, ``1h02m``."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 tool``, ``3 tools``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def ordinal(number: int) -> str:
-    """``1st``, ``2nd``, ``3rd``, ``11th``."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 MOST_FILES = 5

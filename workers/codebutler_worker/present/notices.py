@@ -16,7 +16,8 @@ from codebutler.domain.message import (
 )
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.text.markup import plain
-from codebutler_worker.present.lines import code, count, fenced, one_line, person, span
+from codebutler.text.wording import count, one_line, span
+from codebutler_worker.present.lines import code, fenced, person
 from codebutler_worker.present.progress import TurnProgress
 from codebutler_worker.store.rows import TurnState
 from codebutler_worker.tree.tree import PutBack

@@ -19,11 +19,11 @@ from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.domain.model import Operation, Post, Upload
 from codebutler.domain.refs import NO_PERSON, MessageRef, PersonRef
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Live
-from codebutler.text.amounts import amount
 from codebutler.text.disguised import CUT
 from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
 from codebutler.text.markup import clip, fence, plain
 from codebutler.text.requests import Envelope, before_any
+from codebutler.text.wording import amount, count, one_line, ordinal, span
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Plan,
@@ -36,7 +36,7 @@ from codebutler_worker.agents.backend import (
     Usage,
     Writing,
 )
-from codebutler_worker.present.lines import code, count, one_line, ordinal, span
+from codebutler_worker.present.lines import code
 from codebutler_worker.store.rows import AttachmentRow
 from codebutler_worker.tools.outcome import PlanStep
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.text.markup import fence, plain
 from codebutler.text.redact import Redactor
+from codebutler.text.wording import one_line, span
 from codebutler_worker.agents.backend import Finished, Output
 from codebutler_worker.media.files import size
-from codebutler_worker.present.lines import code, cost, one_line, span
+from codebutler_worker.present.lines import code, cost
 
 MAX_PAGES = 10
 PAGE_CHARS = 3500

@@ -23,7 +23,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.domain.refs import NO_PERSON
 from codebutler.platform.tasks import wait_for
 from codebutler.protocol.messages import DayUse, TotalUse
-from codebutler.text.amounts import Unit, used_of
+from codebutler.text.wording import Unit, used_of
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import BudgetAccount, Spent, TurnRow, UsageTotal, main_conversation

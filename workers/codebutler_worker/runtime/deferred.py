@@ -17,7 +17,8 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import TurnOutcome, Upload, Value
 from codebutler.platform.tasks import cancel
 from codebutler.text.markup import plain
-from codebutler_worker.present.lines import code, one_line
+from codebutler.text.wording import one_line
+from codebutler_worker.present.lines import code
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import DeferredRow, channel_of, key_of
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork

@@ -30,7 +30,7 @@ from codebutler.config.schema import AgentName, Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit, LogTag
-from codebutler_worker.present.lines import LINE_LIMIT, one_line
+from codebutler.text.wording import LINE_LIMIT, one_line
 from codebutler_worker.store.rows import (
     ChoiceRow,
     DeferredRow,

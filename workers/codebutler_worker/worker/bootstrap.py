@@ -43,6 +43,7 @@ from codebutler.platform.signals import ignore_interrupts
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.messages import Goodbye, Log, LogTag, ToWorker
 from codebutler.protocol.pipe import MessagePipe, to_worker_codec
+from codebutler.text.wording import count
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.headless import ImageBackend
@@ -55,7 +56,6 @@ from codebutler_worker.conversation.parked import after_restore
 from codebutler_worker.conversation.workdir import remove_merged
 from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import forget_files
-from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.runtime.turns import own_tree, prefixes_of
 from codebutler_worker.sandbox.common import Sandbox

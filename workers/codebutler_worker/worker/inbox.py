@@ -24,6 +24,7 @@ from codebutler.domain.model import (
     SlashCommand,
 )
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
+from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
 from codebutler_worker.changes.undo import stop_race_checks
@@ -45,7 +46,6 @@ from codebutler_worker.conversation.queue import (
     withdraw_message,
     withdraw_turn,
 )
-from codebutler_worker.present.lines import one_line
 from codebutler_worker.present.notices import LATE_COMMAND
 from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, conversation_id
 from codebutler_worker.skills import Library

@@ -36,6 +36,7 @@ from codebutler.protocol.messages import (
     ToWorker,
 )
 from codebutler.protocol.pipe import MessagePipe
+from codebutler.text.wording import count
 from codebutler_worker.changes.pending import run_changes
 from codebutler_worker.commands.find import found
 from codebutler_worker.commands.table import answer_of
@@ -45,7 +46,6 @@ from codebutler_worker.conversation.reports import ActivityReports, Reminders
 from codebutler_worker.conversation.scheduler import TurnScheduler
 from codebutler_worker.forge.following import PullFollower
 from codebutler_worker.memory.review import Reviews, model_of
-from codebutler_worker.present.lines import count
 from codebutler_worker.runtime.deferred import DeferredCommands
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, Todo

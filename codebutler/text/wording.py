@@ -1,4 +1,5 @@
-"""Load and daily usage in words that are the same everywhere. Pure."""
+"""Small pieces of text that people read, the same everywhere: one line, a count, a span of time, load and daily usage.
+Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +8,36 @@ from typing import Literal
 
 Unit = Literal["usd", "tokens", "turns", "minutes"]
 """As the configuration counts (``turnsPerDay``). People read "runs" for turns: one run of an agent."""
+
+
+LINE_LIMIT = 150
+
+
+def one_line(text: str, limit: int = LINE_LIMIT) -> str:
+    """The text as one line of at most ``limit`` characters; a cut shows as an ellipsis."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
+
+
+def span(seconds: float) -> str:
+    """``34s``, ``2m05s``, ``1h02m``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 tool``, ``3 tools``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def ordinal(number: int) -> str:
+    """``1st``, ``2nd``, ``3rd``, ``11th``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def load(running: int, waiting: int, queued: int, parked: int = 0) -> str:
