@@ -126,10 +126,7 @@ def to_csv(rows: Sequence[LedgerRow]) -> str:
     writer.writerow(names)
     for row in rows:
         values = msgspec.structs.asdict(row) | {"commits": " ".join(row.commits)}
-        writer.writerow([_cell(values[name]) for name in names])
+        cells = [values[name] for name in names]
+        # Agents and people choose some of the texts.
+        writer.writerow([_FORMULA.sub("'", each) if isinstance(each, str) else each for each in cells])
     return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Agents and people choose some of the texts."""
-    return _FORMULA.sub("'", value) if isinstance(value, str) else value

@@ -229,11 +229,11 @@ class HostAccounts:
     async def _host_claims(self) -> list[dict[str, Any]]:
         """The signed claims of their accounts."""
         listed = (await self._request_json("$SYS.REQ.CLAIMS.LIST")).get("data", [])
-        claims = await asyncio.gather(*map(self._claims, listed))
+        subjects = [f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP" for account in listed]
+        claims = [
+            decode_claims(each.decode()) for each in await asyncio.gather(*map(self._request, subjects))
+        ]
         return [each for each in claims if _is_host(each)]
-
-    async def _claims(self, account: str) -> dict[str, Any]:
-        return decode_claims((await self._request(f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP")).decode())
 
     async def _push(self, claims: str) -> None:
         answer = await self._request_json("$SYS.REQ.CLAIMS.UPDATE", claims.encode())

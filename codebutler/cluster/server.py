@@ -220,7 +220,10 @@ class NatsFiles:
 
     def write(self, trust: Trust, directory: str, client_ca: bytes) -> list[Path]:
         """Write the folders; returns them in the servers' order."""
-        folders = [self._folder(node) for node in self._nodes]
+        is_alone = len(self._nodes) == 1
+        folders = [
+            self._root if is_alone else self._root / f"{each.host}-{each.port}" for each in self._nodes
+        ]
         for node, folder in zip(self._nodes, folders, strict=True):
             make_private(folder)
             with PrivateDir(folder, create=True) as opened:
@@ -230,9 +233,6 @@ class NatsFiles:
             with PrivateDir(self._root) as opened:
                 opened.write(CA_KEY, self._authority.key)
         return folders
-
-    def _folder(self, node: NatsNode) -> Path:
-        return self._root if len(self._nodes) == 1 else self._root / f"{node.host}-{node.port}"
 
     def _files(self, node: NatsNode, trust: Trust, directory: str, client_ca: bytes) -> dict[str, bytes]:
         encrypted = self._maker is not None

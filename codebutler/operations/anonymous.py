@@ -49,7 +49,7 @@ def read_source(packages: Iterable[Path], words: Iterable[str]) -> Phrasebook:
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 sentences.update(_sentences(node))
                 known.update(_words(node))
-    usable = (each for each in sentences if sum(map(_letters, each)) >= MIN_LETTERS)
+    usable = (each for each in sentences if sum(map(str.isalpha, "".join(each))) >= MIN_LETTERS)
     return Phrasebook(tuple(sorted(usable, key=lambda each: (-sum(map(len, each)), each))), frozenset(known))
 
 
@@ -83,10 +83,6 @@ def _words(node: ast.AST) -> Iterator[str]:
         )
 
 
-def _letters(text: str) -> int:
-    return sum(sign.isalpha() for sign in text)
-
-
 @dataclass
 class Anonymizer:
     """Pseudonyms that stay the same within one report; ``names`` are pseudonyms given beforehand, by what they
@@ -118,7 +114,8 @@ class Anonymizer:
                 return f"{found[1]}(…)"
             for parts in self.book.sentences:
                 if (holes := _holes(stripped, parts)) is not None:
-                    return "".join(_interleave(parts, [self.anonymize(hole, depth + 1) for hole in holes]))
+                    pairs = zip(holes, parts[1:], strict=True)
+                    return parts[0] + "".join(self.anonymize(hole, depth + 1) + part for hole, part in pairs)
             for separator in SEPARATORS:
                 if separator in stripped and depth < MAX_DEPTH - 1:
                     return separator.join(
@@ -146,13 +143,6 @@ def _holes(text: str, parts: Sequence[str]) -> list[str] | None:
         holes.append(text[at:found])
         at = found + len(part)
     return [*holes, text[at:end]]
-
-
-def _interleave(parts: Sequence[str], holes: Sequence[str]) -> Iterator[str]:
-    yield parts[0]
-    for hole, part in zip(holes, parts[1:], strict=True):
-        yield hole
-        yield part
 
 
 def _kind(text: str) -> str:

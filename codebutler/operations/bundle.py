@@ -90,6 +90,7 @@ def _setting_names(section: type[Section]) -> Iterator[str]:
 def versions(env: Mapping[str, str]) -> dict[str, Any]:
     """The versions of programs and libraries, without host names, paths or users."""
     system = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
+    distribution = f"{system.get('ID', '')}-{system.get('VERSION_ID', '')}"
     release = _VERSION.match(platform.release())
     libraries = {}
     for needed in importlib.metadata.requires("codebutler") or ():
@@ -106,7 +107,7 @@ def versions(env: Mapping[str, str]) -> dict[str, Any]:
         "system": this_system().name,
         "kernel": release[0] if release else "",
         "machine": platform.machine(),
-        "distribution": _plain(f"{system.get('ID', '')}-{system.get('VERSION_ID', '')}"),
+        "distribution": distribution if PLAIN.fullmatch(distribution) else "",
         "sqlite": sqlite3.sqlite_version,
         "root": os.geteuid() == 0,
         "programs": {name: _program_version(name, env) for name in PROGRAMS},
@@ -280,7 +281,3 @@ def write_archive(path: Path, files: Files) -> None:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def _plain(text: str) -> str:
-    return text if PLAIN.fullmatch(text) else ""

@@ -160,7 +160,8 @@ class ChatRoom:
             return [*lines, *map(ShownLine, menu(message.choices))]
         if was_asked and self._cards:
             # A number decides the last question: repeat it, so that it is the last on the screen.
-            return [*lines, *_repeat_card(self._current_card())]
+            card = self._current_card()
+            return [*lines, *map(ShownLine, ("Still open:", *card.text.split("\n"), *menu(card.choices)))]
         return lines
 
     def _current_card(self) -> Said:
@@ -189,7 +190,7 @@ class ChatRoom:
     def _new_lines(self, message: Said) -> list[ShownLine]:
         """The new lines since the message was last shown."""
         lines = mark_blocks(message.text.split("\n"))
-        before, now = self._shown.get(message.ref), _without_frame(lines)
+        before, now = self._shown.get(message.ref), [line for line in lines if line.text not in FRAMES]
         self._shown[message.ref] = now
         if before is None:
             return lines
@@ -216,21 +217,12 @@ def mark_blocks(lines: Sequence[str]) -> list[ShownLine]:
     return shown
 
 
-def _without_frame(lines: Sequence[ShownLine]) -> list[ShownLine]:
-    """Without the frame of a program's output."""
-    return [line for line in lines if line.text not in FRAMES]
-
-
 def _past_lines(past: Past) -> list[ShownLine]:
     who = "you> " if past.who == OPERATOR else f"{past.who}> " if past.who else ""
     lines = past.text.strip("\n").split("\n")
     left_out = len(lines) - PAST_LINES
     cut = [f"… {left_out} more {'line' if left_out == 1 else 'lines'}"] if left_out > 0 else []
     return [ShownLine(text, "faint") for text in (f"{who}{lines[0]}", *lines[1:PAST_LINES], *cut)]
-
-
-def _repeat_card(card: Said) -> list[ShownLine]:
-    return [ShownLine(line) for line in ("Still open:", *card.text.split("\n"), *menu(card.choices))]
 
 
 def _collapse_spaces(text: str) -> str:
