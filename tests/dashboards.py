@@ -47,12 +47,12 @@ from codebutler.schedule.jobs import Hook
 from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses
 from codebutler.text.redact import Redactor
-from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.actions import DashboardActions
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.dashboard import Dashboard, Keys, Pages, Sources
 from codebutler.web.dashboard.ledger import LedgerPage
-from codebutler.web.front import DashboardAddress, Hooks, WebServer
+from codebutler.web.server import DashboardAddress, Hooks, WebServer
 
 DEADLINE_S = 30
 TODAY = date(2026, 2, 14)
@@ -192,13 +192,13 @@ class Watched:
         self.clock = clock = clock or SystemClock()
         sources = Sources(
             status=self.known.status,
-            served_as=self.known.served_as,
+            repo_labels=self.known.served_as,
             turns=lambda: self.known.turns,
             jobs=lambda: self.known.jobs,
             timers=lambda: self.known.timers,
             ring=self.ring,
             addresses=self._addresses,
-            clean=self.redactor.redact,
+            redact=self.redactor.redact,
         )
         place = PrivateDir(home, follow_links=True, create=True)
         keys = Keys(place, clock, secrets.token_urlsafe, self.redactor.learn)
@@ -211,7 +211,7 @@ class Watched:
             redact=self.redactor.redact,
             addresses=self._addresses,
         )
-        acts = Acts(
+        acts = DashboardActions(
             find_repo=self._served,
             turns=lambda: self.known.turns,
             speaker=speaker,

@@ -21,7 +21,7 @@ from codebutler.domain.errors import EXIT_FAILED, RegistryError
 from codebutler.protocol.control import SendRequest, StopRequest
 
 if TYPE_CHECKING:
-    from codebutler.cli.chatroom.link import WholeAnswer
+    from codebutler.cli.chatroom.conversation import WholeAnswer
 
 MAX_LISTED = 20
 WORDS_CHARS = 70
@@ -56,7 +56,7 @@ def chat(
     """
     home_dir, entry = home(), repository(repo)
     if sys.stdin.isatty():
-        from codebutler.cli.chatroom.link import converse
+        from codebutler.cli.chatroom.conversation import converse
 
         converse(home_dir, entry.name, fresh=bool(fresh), past=past)
     else:
@@ -64,7 +64,7 @@ def chat(
 
 
 def _ask_once(home_dir: Home, repo: str, *, fresh: bool) -> None:
-    from codebutler.cli.chatroom.link import ask_once, read_history, write_history
+    from codebutler.cli.chatroom.conversation import ask_once, read_history, write_history
 
     text = sys.stdin.read()
     if not text.strip():
@@ -98,7 +98,7 @@ def send(
     if not wait:
         send_request(SendRequest(repo=repo, text=message))
         return
-    from codebutler.cli.chatroom.link import ask_once
+    from codebutler.cli.chatroom.conversation import ask_once
 
     _print_answer(ask_once(repo, message))
 
@@ -186,6 +186,6 @@ def _choose_session(entry: RepoEntry, found: Sequence[PastSession]) -> None:
 
 def _adopt(entry: RepoEntry, session: PastSession) -> None:
     """Send the command in the channel, as the operator, and show the answer."""
-    from codebutler.cli.chatroom.link import ask_once
+    from codebutler.cli.chatroom.conversation import ask_once
 
     _print_answer(ask_once(entry.name, f"!continue {session.id}"))

@@ -83,10 +83,10 @@ def _is_about_running_work(entry: Entry) -> bool:
 class Fleet:
     """Learns from beats and from standbys. ``machine``: the name of this machine."""
 
-    def __init__(self, authority: Epochs, clock: Clock, machine: str) -> None:
+    def __init__(self, epochs: Epochs, clock: Clock, machine: str) -> None:
         self.incompatible: Mapping[str, str] = {}
         """Hosts that are not served because their version does not fit, each with the reason."""
-        self._authority = authority
+        self._epochs = epochs
         self._clock = clock
         self._machine = machine
         self._heartbeats: dict[str, HostHeartbeat] = {}
@@ -126,7 +126,7 @@ class Fleet:
 
     def away_reason(self, host: str) -> str:
         """Says in words that it is away, and since when; "" while it is awake."""
-        if self._authority.hosts.is_awake(host):
+        if self._epochs.hosts.is_awake(host):
             return ""
         if why := self.incompatible.get(host):
             return why
@@ -134,7 +134,7 @@ class Fleet:
 
     def last_heard(self, host: str) -> datetime:
         """When it was last heard from, or when this gateway began to listen."""
-        return self._ago(self._authority.hosts.silent_s(host))
+        return self._ago(self._epochs.hosts.silent_s(host))
 
     @property
     def outbox_pending(self) -> int:
@@ -169,10 +169,10 @@ class Fleet:
                 )
         names = sorted({*repos, *self._heartbeats})
         hosts = tuple(self._host(name, repos.get(name, ()), pending.get(name)) for name in names)
-        return ClusterRow(epoch=self._authority.epoch, gateways=tuple(gateways), hosts=hosts)
+        return ClusterRow(epoch=self._epochs.epoch, gateways=tuple(gateways), hosts=hosts)
 
     def _host(self, name: str, repos: tuple[str, ...], pending: int | None) -> HostRow:
-        beat, leases = self._heartbeats.get(name), self._authority.hosts
+        beat, leases = self._heartbeats.get(name), self._epochs.hosts
         awake = leases.is_awake(name)
         return HostRow(
             name=name,

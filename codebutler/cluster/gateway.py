@@ -79,9 +79,9 @@ log = logging.getLogger("codebutler.cluster")
 class HostWorkers:
     """The port ``Workers``, over NATS. An async context manager: leaving it stops no run on any host."""
 
-    def __init__(self, bus: Bus, authority: Epochs, services: Services, clock: Clock, notes: Notes) -> None:
+    def __init__(self, bus: Bus, epochs: Epochs, services: Services, clock: Clock, notes: Notes) -> None:
         self._bus = bus
-        self._authority = authority
+        self._epochs = epochs
         self._services = services
         self._clock = clock
         self._remotes: dict[str, HostedRepo] = {}
@@ -93,9 +93,9 @@ class HostWorkers:
         self._urgent_slots = asyncio.Semaphore(PREPARED_AT_ONCE)
         """For repositories with an event: they do not wait for thousands without one."""
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
-        self._fleet = Fleet(authority, clock, platform.node())
-        self._absence = AbsenceNotices(authority.hosts, self._untaken_counts, notes, services, clock)
-        self._questions = HostQuestions(authority, services, self._repos_of, self._on_heartbeat, clock)
+        self._fleet = Fleet(epochs, clock, platform.node())
+        self._absence = AbsenceNotices(epochs.hosts, self._untaken_counts, notes, services, clock)
+        self._questions = HostQuestions(epochs, services, self._repos_of, self._on_heartbeat, clock)
         self._fleet.incompatible = self._questions.incompatible
         self._log_limiter = LogLimiter()
         self._news: ClusterCodec[HostNews] = ClusterCodec(HostNews)
@@ -108,7 +108,7 @@ class HostWorkers:
         for of, handler in ((questions_of, self._on_question), (news_of, self._on_news)):
             floods = FloodGuard(partial(self._subjects, of))
             await self._stack.enter_async_context(self._bus.listening(of("*"), handler, floods))
-        removals = RemovalListener(self._authority, self._services, self._repos_of)
+        removals = RemovalListener(self._epochs, self._services, self._repos_of)
         await self._stack.enter_async_context(self._bus.listening(REMOVALS, removals.on_removed))
         await self._stack.enter_async_context(self._bus.listening(STAND_BY, self._on_standby))
         self._tasks.start(self._absence.run(), name="absences")
@@ -178,12 +178,12 @@ class HostWorkers:
 
     def stop_turns(self, name: str, user: PersonRef) -> None:
         """End all turns of the repository. Raises RegistryError."""
-        self._order(StopOrder(epoch=self._authority.epoch, repo=name, user=user))
+        self._order(StopOrder(epoch=self._epochs.epoch, repo=name, user=user))
 
     def look_at_pulls(self, name: str, numbers: tuple[int, ...]) -> None:
         """There is news of these pull requests, none = of any."""
         if name in self._remotes:
-            self._order(CheckPullsOrder(epoch=self._authority.epoch, repo=name, numbers=numbers))
+            self._order(CheckPullsOrder(epoch=self._epochs.epoch, repo=name, numbers=numbers))
 
     def tell_total(self) -> None:
         """The hosts learn of it at their next beat."""
@@ -191,11 +191,11 @@ class HostWorkers:
 
     def wake(self, name: str) -> None:
         """Start the worker now if it does not run. Raises RegistryError."""
-        self._order(WorkerOrder(epoch=self._authority.epoch, repo=name, how="wake"))
+        self._order(WorkerOrder(epoch=self._epochs.epoch, repo=name, how="wake"))
 
     def restart(self, name: str) -> None:
         """End the worker, and start it again. Raises RegistryError."""
-        self._order(WorkerOrder(epoch=self._authority.epoch, repo=name, how="restart"))
+        self._order(WorkerOrder(epoch=self._epochs.epoch, repo=name, how="restart"))
 
     def _order(self, order: StopOrder | CheckPullsOrder | WorkerOrder) -> None:
         host = self._remote(order.repo).host
@@ -204,7 +204,7 @@ class HostWorkers:
     async def ask(self, name: str, question: WorkerQuestion, kind: type[T]) -> T:
         """What the repository's worker answers. Raises CodeButlerError if it does not, RegistryError."""
         remote = self._remote(name)
-        order: Order = AskOrder(epoch=self._authority.epoch, repo=name, question=question)
+        order: Order = AskOrder(epoch=self._epochs.epoch, repo=name, question=question)
         try:
             body = await self._bus.ask(orders_to(remote.host), encode(order), ASK_S)
         except BusError as error:
@@ -268,7 +268,7 @@ class HostWorkers:
     def mover(self) -> Mover:
         """Moves repositories between the hosts."""
         return HostMoves(
-            self._bus, self._authority, self._fleet, self._clock, self._remotes, self._prepare
+            self._bus, self._epochs, self._fleet, self._clock, self._remotes, self._prepare
         ).mover
 
     @property
@@ -290,7 +290,7 @@ class HostWorkers:
             if (host := remote.host) != prepared:
                 await self._prepare(host, remote.repo.name)
                 prepared = host
-            while not self._authority.is_held:
+            while not self._epochs.is_held:
                 await self._clock.sleep(BEGIN_S)  # anything sent now would be refused
             try:
                 event = await self._absence.reclassify(remote.repo, entry.event)
@@ -315,7 +315,7 @@ class HostWorkers:
             )
 
     async def _publish(self, remote: HostedRepo, entry: Entry) -> None:
-        epoch = self._authority.epoch
+        epoch = self._epochs.epoch
         event = EventForHost(
             epoch=epoch,
             host=remote.host,
@@ -344,7 +344,7 @@ class HostWorkers:
             remote = self._remotes.get(name)
             return remote.repo if remote is not None and remote.accepts_reports_of(host) else None
 
-        calls = HostCalls(host, self._bus, self._authority, self._services, find_repo, self._check_returned)
+        calls = HostCalls(host, self._bus, self._epochs, self._services, find_repo, self._check_returned)
         await calls.run()
 
     async def _check_returned(self, call: ReturnedCall) -> None:
@@ -375,7 +375,7 @@ class HostWorkers:
         remote = self._remotes.get(news.repo)
         if remote is None or remote.host != host:
             return
-        if news.epoch == await self._authority.hosts.epoch_of(host):
+        if news.epoch == await self._epochs.hosts.epoch_of(host):
             self._services.show(remote.repo, news.with_local_times(self._clock.now()))
 
     def _on_heartbeat(self, host: str, beat: HostHeartbeat) -> None:

@@ -81,10 +81,10 @@ class GatewayJournal(Journal):
         self._inherited: dict[str, AcceptedEvent] = {}
         self._position_s = 0.0
         self._gaps_open = asyncio.Event()
-        self._changed: dict[str, str] = {}
-        self._has_changed = asyncio.Event()
-        self._at_once = asyncio.Semaphore(SETTLING_AT_ONCE)
-        self._refused = ""
+        self._changed_notes: dict[str, str] = {}
+        self._notes_changed = asyncio.Event()
+        self._settling_slots = asyncio.Semaphore(SETTLING_AT_ONCE)
+        self._refusal = ""
         self._answers_again = asyncio.Event()
         self._loops = Tasks(_log_failure)
         self._settling = Tasks(_log_failure)
@@ -157,8 +157,8 @@ class GatewayJournal(Journal):
             yield
         except (BusError, TimeoutError) as error:
             why = "the NATS servers do not answer: messages are refused until they do"
-            if not self._refused:
-                self._refused = why
+            if not self._refusal:
+                self._refusal = why
                 self._loops.start(self._wait_for_servers(), name="NATS")
             raise StoreError(why) from error
 
@@ -172,7 +172,7 @@ class GatewayJournal(Journal):
         self._settling.start(self._settle_on_servers(key), name="settling")
 
     async def _settle_on_servers(self, key: str) -> None:
-        async with self._at_once:
+        async with self._settling_slots:
             await retry_until_answered(self._clock, lambda: self._bucket.purge(key, SETTLED_KNOWN_S))
 
     async def pending(self) -> list[Entry]:
@@ -222,7 +222,7 @@ class GatewayJournal(Journal):
     @property
     def trouble(self) -> str:
         """Why nothing can be accepted; "" if it can."""
-        return super().trouble or self._refused
+        return super().trouble or self._refusal
 
     async def news(self) -> str:
         """As on one machine; also when NATS answers again after events had to be refused."""
@@ -241,9 +241,9 @@ class GatewayJournal(Journal):
 
     async def _wait_for_servers(self) -> None:
         """Wait until NATS answers again."""
-        log.error(self._refused)
+        log.error(self._refusal)
         await retry_until_answered(self._clock, lambda: self._bucket.set(READING, ""))
-        self._refused = ""
+        self._refusal = ""
         self._answers_again.set()
 
     # What the next gateway knows
@@ -267,40 +267,40 @@ class GatewayJournal(Journal):
                 oldest_s = await self._read(journal_file.oldest_gap)
                 started_s = started_s or oldest_s or now_s
                 position_s = max(started_s, min(oldest_s or now_s, now_s - OVERLAP_S))
-                if not was_refusing and not self._refused and self._is_held():  # else a gap is opened first
+                if not was_refusing and not self._refusal and self._is_held():  # else a gap is opened first
                     await self._bucket.set(POSITION, str(position_s))
-            was_refusing = self._refused
+            was_refusing = self._refusal
             await self._clock.sleep(POSITION_S)
 
     async def keep_note(self, name: str, value: str) -> None:
         """Stored here when this returns, and on the servers soon after. Raises StoreError."""
         await super().keep_note(name, value)
         if not name.startswith(OWN_NOTES):
-            self._changed[name] = value
-            self._has_changed.set()
+            self._changed_notes[name] = value
+            self._notes_changed.set()
 
     async def _share_notes(self) -> None:
         while True:
-            await self._has_changed.wait()
-            self._has_changed.clear()
-            for name, value in list(self._changed.items()):
+            await self._notes_changed.wait()
+            self._notes_changed.clear()
+            for name, value in list(self._changed_notes.items()):
                 try:
                     await self._bucket.set(
                         f"note.{_digest(name)}", _encode(SharedNote(name=name, value=value))
                     )
                 except BusError:
-                    self._has_changed.set()
+                    self._notes_changed.set()
                     await self._clock.sleep(RETRY_S)
                     break
-                if self._changed.get(name) == value:
-                    del self._changed[name]
+                if self._changed_notes.get(name) == value:
+                    del self._changed_notes[name]
 
     async def close(self) -> None:
         """Tell the servers what is settled, if possible, for the next gateway; then as on one machine."""
         if self._is_held():
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_S):
-                    while self._changed:  # noqa: ASYNC110 - beside the loop that shares them
+                    while self._changed_notes:  # noqa: ASYNC110 - beside the loop that shares them
                         await asyncio.sleep(0.01)
         await self._loops.close(0)
         await self._settling.close(FLUSH_S if self._is_held() else 0)

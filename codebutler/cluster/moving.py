@@ -65,14 +65,14 @@ class HostMoves:
     def __init__(
         self,
         bus: Bus,
-        authority: Epochs,
+        epochs: Epochs,
         fleet: Fleet,
         clock: Clock,
         remotes: Mapping[str, HostedRepo],
         prepare: Callable[[str, str], Awaitable[None]],
     ) -> None:
         self._bus = bus
-        self._hosts = authority.hosts
+        self._hosts = epochs.hosts
         self._fleet = fleet
         self._clock = clock
         self._remotes = remotes
@@ -212,16 +212,16 @@ class RemovalListener:
     """At the gateway: tells the channels of a removed host's repositories, which ``repos`` finds."""
 
     def __init__(
-        self, authority: Epochs, services: Services, repos: Callable[[str], tuple[RepoSettings, ...]]
+        self, epochs: Epochs, services: Services, repos: Callable[[str], tuple[RepoSettings, ...]]
     ) -> None:
-        self._authority = authority
+        self._epochs = epochs
         self._services = services
         self._repos = repos
         self._codec: ClusterCodec[HostRemoved] = ClusterCodec(HostRemoved)
 
     async def on_removed(self, _subject: str, body: bytes) -> bytes | None:
         """Handle the message of a command on this machine: no host can send one here."""
-        if not self._authority.is_held:
+        if not self._epochs.is_held:
             return None
         try:
             removed = self._codec.decode(body)
@@ -229,7 +229,7 @@ class RemovalListener:
             log.warning("%s", error)
             return None
         log.info("%s was removed from the cluster", removed.host)
-        self._authority.hosts.mark_left(removed.host)
+        self._epochs.hosts.mark_left(removed.host)
         for repo in self._repos(removed.host):
             try:
                 await self._services.quarantined(repo, _notice(removed, repo.name))

@@ -101,7 +101,7 @@ class HostQuestions:
 
     def __init__(
         self,
-        authority: Epochs,
+        epochs: Epochs,
         services: Services,
         repos: Callable[[str], tuple[RepoSettings, ...]],
         on_heartbeat: Callable[[str, HostHeartbeat], None],
@@ -110,7 +110,7 @@ class HostQuestions:
         self._clock = clock
         self._log_limiter = LogLimiter()
         self._question: ClusterCodec[HostQuestion] = ClusterCodec(HostQuestion)
-        self._authority = authority
+        self._epochs = epochs
         self._services = services
         self._repos = repos
         self._on_heartbeat = on_heartbeat
@@ -134,13 +134,13 @@ class HostQuestions:
 
     async def answer(self, host: str, question: HostQuestion) -> Reply | None:
         """The answer; None while we do not lead, since another gateway answers then."""
-        if not self._authority.is_held:
+        if not self._epochs.is_held:
             return None
         if isinstance(question, HostHeartbeat):
             return await self._beat(host, question)
-        epoch = self._authority.epoch
+        epoch = self._epochs.epoch
         repo = next((each for each in self._repos(host) if each.name == question.repo), None)
-        if repo is None or question.epoch != await self._authority.hosts.epoch_of(host):
+        if repo is None or question.epoch != await self._epochs.hosts.epoch_of(host):
             return RequestFailed(
                 epoch=epoch, code="fenced", text=f"{question.repo} is not served by this host"
             )
@@ -158,7 +158,7 @@ class HostQuestions:
         await self._tasks.close(0)
 
     async def _beat(self, host: str, beat: HostHeartbeat) -> Reply:
-        epoch = self._authority.epoch
+        epoch = self._epochs.epoch
         if why := incompatibility(beat.version, CLUSTER_VERSION, name=host, release=beat.release):
             if self.incompatible.get(host) != why and self._log_limiter.admits(host, self._clock.monotonic()):
                 log.error("refused a host: %s", why)
@@ -166,14 +166,14 @@ class HostQuestions:
             return Refused(epoch=epoch, why=why)
         self.incompatible.pop(host, None)
         try:
-            host_epoch = await self._authority.hosts.grant(host, beat.instance)
+            host_epoch = await self._epochs.hosts.grant(host, beat.instance)
         except LeaseLostError as error:
             return Refused(epoch=epoch, why=str(error), for_now=True)
         except BusError as error:
             return RequestFailed(epoch=epoch, code="unreachable", text=str(error))
         self._on_heartbeat(host, beat)
         if beat.leaves:
-            self._authority.hosts.mark_left(host)
+            self._epochs.hosts.mark_left(host)
         repos = tuple(assigned(each) for each in self._repos(host))
         digest = assignment_digest(repos)
         known, totals = digest == beat.known, f"{epoch} {self._states} {digest}"
@@ -201,7 +201,7 @@ class HostQuestions:
         return self._totals[key]
 
     async def _piece(self, host: str, repo: RepoSettings, question: FetchQuestion) -> Reply:
-        epoch, key = self._authority.epoch, (host, question.request)
+        epoch, key = self._epochs.epoch, (host, question.request)
         download = self._downloads.get(key)
         if download is None:
             if question.number:
@@ -227,7 +227,7 @@ class HostQuestions:
             del self._downloads[key]
 
     async def _thread(self, repo: RepoSettings, question: ThreadQuestion) -> Reply:
-        epoch = self._authority.epoch
+        epoch = self._epochs.epoch
         try:
             messages, left_out = await self._services.thread(repo, question.thread, question.before)
         except ChatError as error:
@@ -255,14 +255,14 @@ class HostCalls:
         self,
         host: str,
         bus: Bus,
-        authority: Epochs,
+        epochs: Epochs,
         services: Services,
         find_repo: Callable[[str], RepoSettings | None],
         check_returned: Callable[[ReturnedCall], Awaitable[None]],
     ) -> None:
         self._host = host
         self._bus = bus
-        self._authority = authority
+        self._epochs = epochs
         self._services = services
         self._find_repo = find_repo
         self._check_returned = check_returned
@@ -303,12 +303,12 @@ class HostCalls:
         except ProtocolError as error:
             self._warn_seldom("cannot read a message from %s: %s", self._host, error)
             return True
-        epoch = await self._authority.hosts.epoch_of(self._host)
+        epoch = await self._epochs.hosts.epoch_of(self._host)
         if call.epoch < epoch:
             words = "refused a call from %s: its epoch is %d, the current one is %d"
             self._warn_seldom(words, self._host, call.epoch, epoch)
             return True
-        if call.epoch > epoch or not self._authority.is_held:
+        if call.epoch > epoch or not self._epochs.is_held:
             return False  # another gateway leads
         repo = self._find_repo(call.repo)
         if repo is None:
@@ -331,7 +331,7 @@ class HostCalls:
             log.warning(text, *args)
 
     def _failure(self, call: Call, code: str, text: str) -> CallAnswer:
-        epoch = self._authority.epoch
+        epoch = self._epochs.epoch
         return CallAnswer(epoch=epoch, host=self._host, call=call.call, failed=True, code=code, text=text)
 
     async def _publish(self, answer: CallAnswer) -> None:
@@ -339,7 +339,7 @@ class HostCalls:
 
     async def _answer(self, repo: RepoSettings, call: Call, *, is_redelivery: bool) -> CallAnswer | None:
         """The answer; None if the chat cannot be reached and nothing was done."""
-        epoch, ref = self._authority.epoch, NOWHERE
+        epoch, ref = self._epochs.epoch, NOWHERE
         try:
             match call:
                 case SendCall():

@@ -57,12 +57,12 @@ from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.supervisor import SupervisorLock
-from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.actions import DashboardActions
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.dashboard import Dashboard, Keys, Pages, Sources
 from codebutler.web.dashboard.ledger import LedgerPage
-from codebutler.web.front import Hooks, MetricsPage, WebServer
+from codebutler.web.server import Hooks, MetricsPage, WebServer
 
 
 async def supervise(home: Home, env: Mapping[str, str], stopping: Stopping | None = None) -> bool:
@@ -271,13 +271,13 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
     """The HTTP port and the pages it serves."""
     sources = Sources(
         status=status.status,
-        served_as=status.served_as,
+        repo_labels=status.served_as,
         turns=lambda: parts.turns.by_repo,
         jobs=inbound.jobs.rows,
         timers=inbound.jobs.timers,
         ring=parts.logs.ring,
         addresses=outbound.chats.addresses,
-        clean=parts.redactor.redact,
+        redact=parts.redactor.redact,
     )
     keys = Keys(parts.given.home.open(), parts.clock, secrets.token_urlsafe, parts.redactor.learn)
     reviews = ChangeReviews(
@@ -287,7 +287,7 @@ def _front(parts: Parts, outbound: Outbound, inbound: Inbound, status: ParentSta
         redact=parts.redactor.redact,
         addresses=outbound.chats.addresses,
     )
-    acts = Acts(
+    acts = DashboardActions(
         find_repo=parts.repos.named,
         turns=lambda: parts.turns.by_repo,
         speaker=inbound.speaker,

@@ -39,7 +39,7 @@ from codebutler.protocol.control import (
 )
 from codebutler.protocol.messages import Budget
 from codebutler.supervisor.supervisor import RepoRow
-from codebutler.web.front import WebServer
+from codebutler.web.server import WebServer
 
 
 class Operator:

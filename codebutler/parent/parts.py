@@ -51,7 +51,7 @@ from codebutler.protocol.messages import Budget
 from codebutler.schedule.files import ToldJobs
 from codebutler.text.redact import Redactor
 from codebutler.text.wording import today
-from codebutler.web.front import DashboardAddress
+from codebutler.web.server import DashboardAddress
 
 NOTE = "home.turns"
 

@@ -42,8 +42,9 @@ async def run(asked: Asked) -> str:
 """,
 }
 SHOWN = (
-    "from codebutler.domain.command_help import as_table; from codebutler.cli.chatroom.link import completable; "
-    "print(as_table(), *completable())"
+    "from codebutler.domain.command_help import as_table; "
+    "from codebutler.cli.chatroom.conversation import completion_words; "
+    "print(as_table(), *completion_words())"
 )
 
 

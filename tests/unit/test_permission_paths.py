@@ -22,7 +22,7 @@ ASKED = {
     "codebutler/parent/new_repos.py": {"new"},
     "codebutler/parent/services.py": {"see"},
     "codebutler/parent/commands/answers.py": {"see"},
-    "codebutler/web/dashboard/acts.py": {"command"},
+    "codebutler/web/dashboard/actions.py": {"command"},
     "workers/codebutler_worker/commands/runs.py": {"continue"},
     "workers/codebutler_worker/commands/pressing.py": {
         "ask",
@@ -67,7 +67,7 @@ LISTS = {
 OPERATORS = Counter(
     {
         DECIDES: 2,
-        "codebutler/cli/chatroom/room.py": 1,  # how a line is shown
+        "codebutler/cli/chatroom/state.py": 1,  # how a line is shown
         "codebutler/parent/new_repos.py": 1,  # whom the new channel is for
         "codebutler/chat/people.py": 1,  # a name that nobody else may have
         "workers/codebutler_worker/commands/showing.py": 1,  # a terminal has no slash commands

@@ -27,7 +27,7 @@ from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import Addresses
 from codebutler.text.redact import every_text
-from codebutler.web.dashboard.acts import Acts
+from codebutler.web.dashboard.actions import DashboardActions
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.ledger import LedgerPage
@@ -140,18 +140,18 @@ SENT_WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The sources of the data: ``status`` is the object of `codebutler status` (it wakes no worker), ``served_as``
-    maps a repository to its agent and channel name; ``addresses`` finds where messages can be seen; ``clean`` removes
+    """The sources of the data: ``status`` is the object of `codebutler status` (it wakes no worker), ``repo_labels``
+    maps a repository to its agent and channel name; ``addresses`` finds where messages can be seen; ``redact`` removes
     secrets from text; ``ledger`` draws the page of costs."""
 
     status: Callable[[], Awaitable[dict[str, Any]]]
-    served_as: Callable[[], Mapping[str, tuple[str, str]]]
+    repo_labels: Callable[[], Mapping[str, tuple[str, str]]]
     turns: Callable[[], Mapping[str, tuple[TurnNote, ...]]]
     jobs: Callable[[], Sequence[Mapping[str, Any]]]
     timers: Callable[[], Sequence[Mapping[str, Any]]]
     ring: Ring
     addresses: Callable[[], Awaitable[Addresses]]
-    clean: Callable[[str], str]
+    redact: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Pages:
     """The parts that answer a page's requests, besides the stream."""
 
     reviews: ChangeReviews
-    acts: Acts
+    actions: DashboardActions
     conversations: Conversations
     ledger: LedgerPage
 
@@ -193,7 +193,7 @@ class Dashboard:
         facts = DashboardFacts(
             status=await sources.status(),
             turns=sources.turns(),
-            served=sources.served_as(),
+            repo_labels=sources.repo_labels(),
             jobs=sources.jobs(),
             timers=sources.timers(),
             errors=[line for line in sources.ring.recent() if line.tag == "ERR"],
@@ -204,7 +204,7 @@ class Dashboard:
 
     async def _redacted(self, data: Any) -> Any:
         # Searching the first view of many repositories for secrets takes a while.
-        return await asyncio.to_thread(every_text, msgspec.to_builtins(data), self._sources.clean)
+        return await asyncio.to_thread(every_text, msgspec.to_builtins(data), self._sources.redact)
 
 
 Level = Literal["debug", "info", "warn", "error"]
@@ -227,18 +227,18 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feed:
-    """The stream of changes for all viewers. ``read_page`` reads the state; ``clean`` makes text fit to be shown:
+    """The stream of changes for all viewers. ``read_page`` reads the state; ``redact`` makes text fit to be shown:
     working links, no secrets."""
 
     def __init__(
         self,
         read_page: Callable[[], Awaitable[DashboardPage]],
-        clean: Callable[[Any], Awaitable[Any]],
+        redact: Callable[[Any], Awaitable[Any]],
         ring: Ring,
         clock: Clock,
     ) -> None:
         self._read_page = read_page
-        self._clean = clean
+        self._redact = redact
         self._ring = ring
         self._clock = clock
         self._reading = asyncio.Lock()
@@ -276,7 +276,7 @@ class Feed:
                     follower.lost = 0
                     if changed:
                         yield _frame(
-                            "page", await self._clean({"now": self._clock.now().isoformat(), **changed})
+                            "page", await self._redact({"now": self._clock.now().isoformat(), **changed})
                         )
                     if lines or lost:
                         yield await self._log(lines, lost, is_past=False)
@@ -301,7 +301,7 @@ class Feed:
 
     async def _log(self, lines: list[LogLine], lost: int, *, is_past: bool) -> str:
         data = {"past": is_past, "lost": lost, "lines": [line_view(line) for line in lines]}
-        return _frame("log", await self._clean(data))
+        return _frame("log", await self._redact(data))
 
 
 def page_changes(before: DashboardPage | None, now: DashboardPage) -> dict[str, Any]:

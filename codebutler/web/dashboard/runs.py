@@ -24,7 +24,7 @@ MAX_ASKED = 10
 NAME_CHARS = 100
 ASKED_CHARS = 4000
 LABEL_CHARS = 200
-NEEDY_STATES = ("waiting", "interrupted", "parked")
+ATTENTION_STATES = ("waiting", "interrupted", "parked")
 ENDED_STATES = ("done", "failed", "stopped")
 
 PieceKind = Literal["text", "code", "block", "strong"]

@@ -29,7 +29,7 @@ from starlette.websockets import WebSocketClose
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.http import admits
 from codebutler.platform.http_server import read_body
-from codebutler.web.dashboard.acts import Act
+from codebutler.web.dashboard.actions import Action
 from codebutler.web.dashboard.changes import Comments
 from codebutler.web.dashboard.dashboard import Feed, Keys, LogFilter, Pages
 from codebutler.web.dashboard.ledger import LedgerFilter
@@ -177,12 +177,12 @@ class _Endpoints:
         await self.pages.reviews.send(review)
         return JSONResponse({"sent": len(review.comments)})
 
-    async def act(self, request: Request) -> Response:
+    async def action(self, request: Request) -> Response:
         """Do what a person has pressed."""
-        act = await _read_body_as(request, Act, MAX_ACT_BYTES)
-        if isinstance(act, Response):
-            return act
-        return JSONResponse({"told": await self.pages.acts.perform(act)})
+        action_requested = await _read_body_as(request, Action, MAX_ACT_BYTES)
+        if isinstance(action_requested, Response):
+            return action_requested
+        return JSONResponse({"told": await self.pages.actions.perform(action_requested)})
 
     def require_key(self, endpoint: Endpoint, refused: int = 404) -> Endpoint:
         """The endpoint for those who have the key. Its CodeButlerError is answered with the status ``refused``."""
@@ -218,7 +218,7 @@ def create_site(feed: Feed, pages: Pages, keys: Keys, bound_to: str) -> ASGIApp:
             Route("/dashboard/thread", endpoints.require_key(endpoints.thread)),
             Route("/dashboard/found", endpoints.require_key(endpoints.search)),
             Route("/dashboard/comments", endpoints.require_key(endpoints.comments, 409), methods=["POST"]),
-            Route("/dashboard/act", endpoints.require_key(endpoints.act, 409), methods=["POST"]),
+            Route("/dashboard/act", endpoints.require_key(endpoints.action, 409), methods=["POST"]),
         ]
     )
     return Guard(app, bound_to)

@@ -16,8 +16,8 @@ from codebutler.domain.refs import NOWHERE
 from codebutler.observe.logs import LogLine
 from codebutler.text.markup import Addresses
 from codebutler.text.wording import load, today, used_of
-from codebutler.web.dashboard.acts import JobView, job_views
-from codebutler.web.dashboard.runs import ENDED_STATES, NEEDY_STATES, TurnItem, turn_item
+from codebutler.web.dashboard.actions import JobView, job_views
+from codebutler.web.dashboard.runs import ATTENTION_STATES, ENDED_STATES, TurnItem, turn_item
 
 MAX_NEEDS = 50
 MAX_WORK = 50
@@ -136,7 +136,7 @@ class DashboardFacts:
 
     status: Mapping[str, Any]
     turns: Mapping[str, tuple[TurnNote, ...]]
-    served: Mapping[str, tuple[str, str]]
+    repo_labels: Mapping[str, tuple[str, str]]
     jobs: Sequence[Mapping[str, Any]]
     timers: Sequence[Mapping[str, Any]]
     errors: Sequence[LogLine]
@@ -151,7 +151,7 @@ def page_of(facts: DashboardFacts) -> DashboardPage:
     troubles = tuple(_troubles(facts.status, chats, repos))
     pairs = [(row, turn) for row in repos for turn in facts.turns.get(row["name"], ())[:MAX_TURNS]]
     items = [turn_item(row, turn, facts.address) for row, turn in pairs]
-    needs = [item for item in items if item.state in NEEDY_STATES]
+    needs = [item for item in items if item.state in ATTENTION_STATES]
     ended = [item for item in items if item.state in ENDED_STATES]
     work = [item for item in items if item.state in ("running", "queued")]
     return DashboardPage(
@@ -240,7 +240,7 @@ def _troubles(
 
 def _repo(facts: DashboardFacts, row: Mapping[str, Any]) -> RepoView:
     worker, turns, channel = row["worker"], row["turns"], row["channel_id"]
-    agent, shown = facts.served.get(row["name"], ("", channel))
+    agent, shown = facts.repo_labels.get(row["name"], ("", channel))
     pss = worker.get("pss_bytes")
     return RepoView(
         name=row["name"],
@@ -257,7 +257,7 @@ def _repo(facts: DashboardFacts, row: Mapping[str, Any]) -> RepoView:
         budget=tuple(map(_budget, row["budget"])),
         problem=row.get("problem", ""),
         host=row.get("host", ""),
-        tend=_worker_action(worker["state"]) if row["name"] in facts.served else "",
+        tend=_worker_action(worker["state"]) if row["name"] in facts.repo_labels else "",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.chatroom.link import ChatConnection
+from codebutler.cli.chatroom.conversation import ChatConnection
 from codebutler.domain.errors import CodeButlerError, NotRunningError
 from codebutler.protocol.control import (
     ChatInput,

@@ -23,7 +23,7 @@ import pytest
 from codebutler.config.section import DashboardSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.web.dashboard.dashboard import MAX_VIEWERS
-from codebutler.web.front import DashboardAddress, Hooks, WebServer
+from codebutler.web.server import DashboardAddress, Hooks, WebServer
 from tests.dashboards import DEADLINE_S, NoHooks, Watched, repo, turn, watched
 
 STRANGERS = (

@@ -23,7 +23,7 @@ from codebutler.intake.intake import Outcome
 from codebutler.platform.tasks import beside
 from codebutler.schedule.jobs import Hook, JobPlace, parse_file, place_in
 from codebutler.web.dashboard.dashboard import Dashboard
-from codebutler.web.front import MAX_BODY_BYTES, PER_MINUTE, DashboardAddress, Hooks, WebServer
+from codebutler.web.server import MAX_BODY_BYTES, PER_MINUTE, DashboardAddress, Hooks, WebServer
 
 SECRET = "a-secret-of-some-length"
 FILE = b"hooks: [{name: ci, secretEnv: S, prompt: look}]"

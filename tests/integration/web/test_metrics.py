@@ -17,7 +17,7 @@ from codebutler.config.section import DashboardSection, MetricsSection
 from codebutler.domain.clock import SystemClock
 from codebutler.observe.metrics import CallCounts, EventCounts, MetricsFacts
 from codebutler.platform.tasks import beside
-from codebutler.web.front import DashboardAddress, Hooks, MetricsPage, WebServer
+from codebutler.web.server import DashboardAddress, Hooks, MetricsPage, WebServer
 from tests.dashboards import NoHooks
 from tests.integration.web.test_hooks import NoDashboard
 

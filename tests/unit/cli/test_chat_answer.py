@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.cli.chatroom.room import split_answer
+from codebutler.cli.chatroom.state import split_answer
 
 
 @pytest.mark.parametrize(

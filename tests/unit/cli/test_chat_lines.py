@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.chatroom.keyboard import MessageLines
-from codebutler.cli.chatroom.link import (
+from codebutler.cli.chatroom.conversation import (
     HISTORY_FILE,
     MAX_CHARS,
     MAX_TYPED,
@@ -15,6 +14,7 @@ from codebutler.cli.chatroom.link import (
     read_history,
     write_history,
 )
+from codebutler.cli.chatroom.keyboard import MessageLines
 from codebutler.config.paths import Home
 from codebutler.domain.refs import MessageRef
 

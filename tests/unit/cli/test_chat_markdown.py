@@ -7,7 +7,7 @@ import re
 import pytest
 
 from codebutler.cli.chatroom.markdown import LONGEST, code, render_line
-from codebutler.cli.chatroom.room import ChatRoom, ShownLine, mark_blocks
+from codebutler.cli.chatroom.state import ChatState, ShownLine, mark_blocks
 from codebutler.cli.output import printable
 from codebutler.protocol.control import Choice, Heard, Said
 
@@ -67,7 +67,7 @@ def test_code_blocks_are_told_apart_while_they_are_written() -> None:
     lines = ["Look:", "```py", "# a comment, no heading", "``` not the end", "```", "**Done.**"]
     styles = ["markdown", "fence", "code", "code", "fence", "markdown"]
     assert [line.style for line in mark_blocks(lines)] == styles
-    room = ChatRoom()
+    room = ChatState()
     told = [
         line
         for size in range(2, len(lines) + 1)
@@ -79,7 +79,7 @@ def test_code_blocks_are_told_apart_while_they_are_written() -> None:
 
 
 def test_a_programs_output_is_no_markdown() -> None:
-    room = ChatRoom()
+    room = ChatState()
     room.on_reply(Said(text="⏳ Running…", ref="1.2"))
     assert room.on_reply(Said(text="```\n* *a* `b`\n```\n✅ exit code 0", ref="1.2")) == [
         ShownLine("* *a* `b`", "code"),
@@ -94,6 +94,6 @@ def test_what_is_to_be_decided_is_shown_as_it_is() -> None:
         ref="1.2",
         choices=(Choice(label="Allow", action_id="codebutler.allow", value="a1"),),
     )
-    lines = ChatRoom().on_reply(card)
+    lines = ChatState().on_reply(card)
     assert {line.style for line in lines} == {"plain"}
     assert "**`rm`**" in [line.text for line in lines]

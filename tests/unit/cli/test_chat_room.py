@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.cli.chatroom.markdown import InvalidChoice
-from codebutler.cli.chatroom.room import ChatRoom, ShownLine
+from codebutler.cli.chatroom.state import ChatState, ShownLine
 from codebutler.protocol.control import Choice, ControlReply, Ended, Heard, Past, Posted, Press, Said, Say
 
 STOP = Choice(label="Stop", action_id="codebutler.stop", value="t1")
@@ -15,7 +15,7 @@ DENY = Choice(label="Deny", action_id="codebutler.deny", value="a1")
 FOOTER = "_tokens: 3 in / 4 out • 2s • 1 turn_"
 
 
-def show(room: ChatRoom, *replies: ControlReply) -> list[str]:
+def show(room: ChatState, *replies: ControlReply) -> list[str]:
     return [line.text for reply in replies for line in room.on_reply(reply)]
 
 
@@ -25,7 +25,7 @@ def answer(name: str, question: str, at: int, *, box: bool = False) -> Choice:
 
 
 def test_an_answer_that_was_told_while_it_came_is_not_told_again() -> None:
-    room = ChatRoom()
+    room = ChatState()
     assert show(room, Heard(kind="tool", text="🔧 Bash: ls"), Heard(kind="text", text="Two  files.")) == [
         "🔧 Bash: ls",
         "Two  files.",
@@ -38,13 +38,13 @@ def test_an_answer_that_was_told_while_it_came_is_not_told_again() -> None:
 
 
 def test_an_answer_that_came_otherwise_is_told_whole() -> None:
-    room = ChatRoom()
+    room = ChatState()
     show(room, Heard(kind="text", text="I look."))
     assert show(room, Said(text=f"Done: `a_b`\n\n{FOOTER}", ref="1.2")) == ["Done: `a_b`", FOOTER.strip("_")]
 
 
 def test_prose_is_shown_line_by_line_while_it_is_written() -> None:
-    room = ChatRoom()
+    room = ChatState()
     assert show(room, Heard(kind="writing", text="One")) == []
     assert show(room, Heard(kind="writing", text="One\nTwo\nTh")) == ["One", "Two"]
     assert show(room, Heard(kind="writing", text="One\nTwo\nThree\n")) == ["Three"]
@@ -58,7 +58,7 @@ def test_prose_is_shown_line_by_line_while_it_is_written() -> None:
 
 
 def test_of_an_edited_page_only_what_is_new_is_shown() -> None:
-    room = ChatRoom()
+    room = ChatState()
     page = "```\none\n10 %\n```"
     assert show(room, Said(text="⏳ Running…", ref="1.2", choices=(STOP,))) == ["⏳ Running…"]
     assert room.is_busy
@@ -72,7 +72,7 @@ def test_of_an_edited_page_only_what_is_new_is_shown() -> None:
 
 
 def test_progress_is_told_until_something_better_is() -> None:
-    room = ChatRoom()
+    room = ChatState()
     first = Said(text="🔧 claude is working · 0s", kind="progress", ref="1.2", choices=(STOP,))
     assert show(room, first) == ["🔧 claude is working"]
     later = Said(text="🔧 claude is working · 15s", kind="progress", ref="1.2", choices=(STOP,))
@@ -84,14 +84,14 @@ def test_progress_is_told_until_something_better_is() -> None:
 
 
 def test_a_plan_shows_what_has_changed() -> None:
-    room = ChatRoom()
+    room = ChatState()
     assert show(room, Heard(kind="plan", text="▸ read\n· write")) == ["▸ read", "· write"]
     assert show(room, Heard(kind="plan", text="✓ read\n▸ write")) == ["✓ read", "▸ write"]
     assert show(room, Heard(kind="plan", text="✓ read\n✓ write")) == ["✓ write"]
 
 
 def test_busy_until_everything_that_was_said_has_its_outcome() -> None:
-    room = ChatRoom()
+    room = ChatState()
     assert room.interpret("one") == Say(text="one")
     assert room.interpret("two") == Say(text="two")
     show(room, Posted(channel="C1", ref="1.1", thread="1.1"), Ended(ref="1.1", outcome="done"))
@@ -102,7 +102,7 @@ def test_busy_until_everything_that_was_said_has_its_outcome() -> None:
 
 
 def test_a_card_is_decided_by_number_or_in_a_word() -> None:
-    room = ChatRoom()
+    room = ChatState()
     card = Said(text="Leave?", kind="card", ref="1.5", choices=(ALLOW, SESSION, DENY))
     assert show(room, card) == [
         "Leave?",
@@ -124,7 +124,7 @@ def test_a_card_is_decided_by_number_or_in_a_word() -> None:
 
 
 def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
-    room = ChatRoom()
+    room = ChatState()
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
     show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW, DENY)))
     show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
@@ -141,7 +141,7 @@ def test_a_number_decides_the_card_whose_choices_stand_last() -> None:
 
 
 def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
-    room = ChatRoom()
+    room = ChatState()
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
     show(room, Said(text="Touch?", kind="card", ref="1.5", choices=(ALLOW,)))
     show(room, Said(text="Push?", kind="card", ref="1.6", choices=(other,)))
@@ -150,7 +150,7 @@ def test_the_end_of_an_earlier_card_asks_nothing_again() -> None:
 
 
 def test_a_short_yes_is_not_for_several_requests() -> None:
-    room = ChatRoom()
+    room = ChatState()
     other = Choice(label="Allow", action_id="codebutler.allow", value="a2")
     show(room, Said(text="Two", kind="card", ref="1.5", choices=(ALLOW, DENY, other)))
     for words in ("yes", "no", "y"):
@@ -159,7 +159,7 @@ def test_a_short_yes_is_not_for_several_requests() -> None:
 
 
 def test_boxes_are_ticked_by_their_numbers() -> None:
-    room = ChatRoom()
+    room = ChatState()
     boxes = (answer("red", "q1", 0, box=True), answer("blue", "q1", 1, box=True))
     done = Choice(label="Done", action_id="codebutler.answer", value="q1:ticked")
     choices = (*boxes, done, answer("left", "q2", 0))
@@ -174,7 +174,7 @@ def test_boxes_are_ticked_by_their_numbers() -> None:
 
 
 def test_the_past_says_who_said_it_and_is_cut() -> None:
-    room = ChatRoom()
+    room = ChatState()
     told = (
         Past(who="operator", text="hello"),
         Past(who="U1", text="hi"),

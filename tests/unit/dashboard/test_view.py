@@ -52,7 +52,7 @@ def facts(*repos: dict[str, Any], **more: Any) -> DashboardFacts:
     built = DashboardFacts(
         status=status,
         turns={},
-        served={"shop": ("claude", "#shop")},
+        repo_labels={"shop": ("claude", "#shop")},
         jobs=[],
         timers=[],
         errors=[],

@@ -12,7 +12,7 @@ from codebutler.domain.message import ApprovalCard, Message, PermissionRequest, 
 from codebutler.domain.model import Post, React, Upload
 from codebutler.domain.refs import ConversationRef
 from codebutler.text.markup import PAGES, linked, message_link, plain
-from codebutler.web.front import DashboardAddress
+from codebutler.web.server import DashboardAddress
 
 HOME = "http://127.0.0.1:9/"
 

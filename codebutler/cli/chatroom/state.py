@@ -49,7 +49,7 @@ class ShownLine:
     style: Style = "plain"
 
 
-class ChatRoom:
+class ChatState:
     """One chat. Replies go into ``on_reply``, typed text into ``given``."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from codebutler.cli.chatroom import markdown
 from codebutler.cli.chatroom.keyboard import ChatKeyboard, Interrupted, MessageLines, supports_escapes
-from codebutler.cli.chatroom.room import ChatRoom, ShownLine, split_answer
+from codebutler.cli.chatroom.state import ChatState, ShownLine, split_answer
 from codebutler.cli.context import send_request
 from codebutler.cli.output import notice, print_error, print_line, printable, printable_lines
 from codebutler.config.paths import Home
@@ -244,7 +244,7 @@ class _Conversation:
         self._link = link
         self._keyboard = keyboard
         self._has_colour = has_colour
-        self._room = ChatRoom()
+        self._state = ChatState()
         self._lines = MessageLines()
         self._replies: deque[ControlReply] = deque()
         self._is_open = False
@@ -266,7 +266,7 @@ class _Conversation:
         nothing new is shown: the person is answering what is on the screen."""
         while self._replies and not self._keyboard.has_key():
             self._on_reply(self._replies.popleft())
-        ready = self._is_open and (self._room.needs_decision or not self._room.is_busy)
+        ready = self._is_open and (self._state.needs_decision or not self._state.is_busy)
         if not self._replies and not self._keyboard.wait(self._link.fileno(), PROMPT if ready else ""):
             self._replies.extend(self._link.replies())
             return True
@@ -282,7 +282,7 @@ class _Conversation:
 
     def _on_eof(self) -> bool:
         """Ctrl-D: leave, and say what continues without us."""
-        if self._room.is_busy:
+        if self._state.is_busy:
             notice("The run continues; its answer appears in the chat.")
         return False
 
@@ -291,7 +291,7 @@ class _Conversation:
             return
         self._remember(message)
         try:
-            chat_input = self._room.interpret(message)
+            chat_input = self._state.interpret(message)
         except CodeButlerError as error:
             print_error(str(error))
             return
@@ -306,18 +306,18 @@ class _Conversation:
             self._remember(typed)
             notice("(not sent; press Up to get it back)")
             return True
-        if not self._room.is_busy:
+        if not self._state.is_busy:
             return False
         if self._stopping:
             notice("Stopping; its thread in the chat shows how it ended.")
             return False
         self._stopping = True
-        self._link.send(self._room.new_message(STOP))
+        self._link.send(self._state.new_message(STOP))
         notice("(stopping the run; press Ctrl-C again to exit)")
         return True
 
     def _on_reply(self, reply: ControlReply) -> None:
-        for line in self._room.on_reply(reply):
+        for line in self._state.on_reply(reply):
             self._show(line)
         match reply:
             case ChatOpened(agent=agent, thread=thread):
@@ -326,7 +326,7 @@ class _Conversation:
                 notice(f"Connected to {self._repo} ({agent}). {again}{HINT}")
             case Posted(thread=thread):
                 self._remember_thread(thread)
-        if not self._room.is_busy:
+        if not self._state.is_busy:
             self._stopping = False
 
     def _show(self, line: ShownLine) -> None:

@@ -34,13 +34,13 @@ Name = Annotated[str, Meta(max_length=200)]
 Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
 
 
-class _Act(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
+class _Action(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
     """An act in a repository."""
 
     repo: Name
 
 
-class Decide(_Act, frozen=True, tag="decide"):
+class Decide(_Action, frozen=True, tag="decide"):
     """Press a button of a run's card; ``words`` are the reason, ``picked`` the boxes that are ticked."""
 
     run: Name
@@ -51,31 +51,31 @@ class Decide(_Act, frozen=True, tag="decide"):
     picked: Annotated[tuple[Name, ...], Meta(max_length=20)] = ()
 
 
-class AnswerQuestion(_Act, frozen=True, tag="answer"):
+class AnswerQuestion(_Action, frozen=True, tag="answer"):
     """Answer a run's question in one's own words, in its thread."""
 
     run: Name
     words: Annotated[str, Meta(min_length=1, max_length=WORDS_CHARS)]
 
 
-class WorkerAct(_Act, frozen=True, tag="worker"):
+class ManageWorker(_Action, frozen=True, tag="worker"):
     """Wake a worker that sleeps, start one that is down, or restart it."""
 
     how: Literal["start", "restart"]
 
 
-class JobAct(_Act, frozen=True, tag="job"):
+class ManageJob(_Action, frozen=True, tag="job"):
     """Run, pause or resume a job, or cancel a timer by its ID."""
 
     name: Name
     how: Literal["run", "pause", "resume", "cancel"]
 
 
-Act = Decide | AnswerQuestion | WorkerAct | JobAct
+Action = Decide | AnswerQuestion | ManageWorker | ManageJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acts:
+class DashboardActions:
     """Acts of the operator. ``find_repo`` finds a repository by its name, ``turns`` are the newest runs by repository,
     ``audit`` writes a line (raises OSError)."""
 
@@ -86,55 +86,55 @@ class Acts:
     schedule: ScheduleCommands
     audit: Callable[[AuditAct], None]
 
-    async def perform(self, act: Act) -> str:
+    async def perform(self, action: Action) -> str:
         """Do it; returns a line about it. Raises CodeButlerError with one line that says why not."""
-        if (served := self.find_repo(act.repo)) is None:
+        if (served := self.find_repo(action.repo)) is None:
             raise CodeButlerError(UNKNOWN_REPO)
-        match act:
+        match action:
             case Decide():
-                return await self._decide(served, act)
+                return await self._decide(served, action)
             case AnswerQuestion():
-                return await self._answer(served, act)
-            case WorkerAct():
-                return self._manage_worker(served, act)
-            case JobAct():
-                return await self._manage_job(served, act)
+                return await self._answer(served, action)
+            case ManageWorker():
+                return self._manage_worker(served, action)
+            case ManageJob():
+                return await self._manage_job(served, action)
 
-    async def _decide(self, served: Served, act: Decide) -> str:
-        turn = self._turn(act.repo, act.run)
-        pressed = (act.card, act.action, act.value)
+    async def _decide(self, served: Served, action: Decide) -> str:
+        turn = self._turn(action.repo, action.run)
+        pressed = (action.card, action.action, action.value)
         if not any(pressed == (each.card, each.action, each.value) for each in choices_of(turn)):
             raise CodeButlerError(ALREADY_DECIDED)
         # A form's words come with a press of the refusing button, as in a chat.
-        button = DENY_ACTION if act.action == REASON_ACTION else act.action
-        press = Press(ref=MessageRef(act.card), action_id=button, value=act.value, picked=act.picked)
-        await self.speaker.press(served, press, turn.thread or None, act.words.strip())
+        button = DENY_ACTION if action.action == REASON_ACTION else action.action
+        press = Press(ref=MessageRef(action.card), action_id=button, value=action.value, picked=action.picked)
+        await self.speaker.press(served, press, turn.thread or None, action.words.strip())
         self.speaker.check_up(served)
         return "Sent. The thread shows the result."
 
-    async def _answer(self, served: Served, act: AnswerQuestion) -> str:
-        turn, speaker = self._turn(act.repo, act.run), self.speaker
+    async def _answer(self, served: Served, action: AnswerQuestion) -> str:
+        turn, speaker = self._turn(action.repo, action.run), self.speaker
         if turn.state != "waiting" or not any(asked.is_question for asked in turn.asked):
             raise CodeButlerError(ALREADY_DECIDED)
         thread, newest_card = turn.thread or None, max(asked.card for asked in turn.asked)
-        ref = await speaker.post(served, act.words, thread)
-        await speaker.said(served, ref, act.words, thread, newest_card)
+        ref = await speaker.post(served, action.words, thread)
+        await speaker.said(served, ref, action.words, thread, newest_card)
         speaker.check_up(served)
         return "Sent. The thread shows your answer."
 
-    def _manage_worker(self, served: Served, act: WorkerAct) -> str:
-        self._check_and_audit(served, f"dashboard {act.how} worker", served.entry.name)
-        if act.how == "restart":
-            self.workers.restart(act.repo)
-            return f"Restarting the worker of {act.repo}."
-        self.workers.wake(act.repo)
-        return f"Starting the worker of {act.repo}."
+    def _manage_worker(self, served: Served, action: ManageWorker) -> str:
+        self._check_and_audit(served, f"dashboard {action.how} worker", served.entry.name)
+        if action.how == "restart":
+            self.workers.restart(action.repo)
+            return f"Restarting the worker of {action.repo}."
+        self.workers.wake(action.repo)
+        return f"Starting the worker of {action.repo}."
 
-    async def _manage_job(self, served: Served, act: JobAct) -> str:
-        self._check_and_audit(served, f"dashboard {act.how} job", act.name)
-        if act.how == "cancel":
-            return await self.schedule.cancel_timer(act.name, act.repo)
-        return await self.schedule.manage(act.how, f"{act.repo}/{act.name}")
+    async def _manage_job(self, served: Served, action: ManageJob) -> str:
+        self._check_and_audit(served, f"dashboard {action.how} job", action.name)
+        if action.how == "cancel":
+            return await self.schedule.cancel_timer(action.name, action.repo)
+        return await self.schedule.manage(action.how, f"{action.repo}/{action.name}")
 
     def _turn(self, repo: str, run: str) -> TurnNote:
         found = (turn for turn in self.turns().get(repo, ()) if turn.id == run)
