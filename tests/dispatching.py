@@ -23,6 +23,6 @@ def dispatcher(deliver: Callable[[Entry], None], clock: Clock | None = None, **g
         "keep": lambda _acts: None,
         "on_trouble": lambda _entry, _error: None,
         "followed": (),
-        "overhear": lambda _event: None,
+        "notify": lambda _event: None,
     }
     return Dispatcher(Steps(deliver=deliver, **{**parts, **given}), clock or ManualClock())

@@ -213,10 +213,10 @@ async def read_thread(
     channel: ConversationRef,
     thread: MessageRef,
     before: MessageRef,
-    is_heard: Callable[[PersonRef], bool],
+    may_instruct: Callable[[PersonRef], bool],
 ) -> tuple[tuple[Quoted, ...], int]:
     """The thread's first message and the newest ones that sort before ``before``, oldest first, without our own; and
-    how many in between are left out. ``is_heard`` says whether a user may instruct agents here. Raises ChatError."""
+    how many in between are left out. ``may_instruct``: whether a user may instruct agents here. Raises ChatError."""
     first: Quoted | None = None
     latest: deque[Quoted] = deque(maxlen=MOST_QUOTED - 1)
     seen = 0
@@ -231,7 +231,7 @@ async def read_thread(
                 user=message.user,
                 name=message.name,
                 text=message.text[:QUOTED_CHARS],
-                allowed=message.is_person and is_heard(message.user),
+                allowed=message.is_person and may_instruct(message.user),
             )
             seen += 1
             if first is None:
@@ -240,5 +240,5 @@ async def read_thread(
                 latest.append(quoted)
         if not (cursor := page.next_cursor):
             break
-    said = (first, *latest) if first is not None else ()
-    return said, seen - len(said)
+    quotes = (first, *latest) if first is not None else ()
+    return quotes, seen - len(quotes)

@@ -84,7 +84,7 @@ class Listener:
                     yield Done(ok=outcome == "done", text=outcome)
                     return
 
-    def tell(self, operation: Operation, ref: MessageRef) -> None:
+    def delivered(self, operation: Operation, ref: MessageRef) -> None:
         """An operation took effect in the channel; ``ref``: of the message, if it made one."""
         if self.thread is None:
             return
@@ -109,7 +109,7 @@ class Listener:
             self._awaited.discard(ref)
             self.replies.put_nowait(Ended(ref=ref, outcome=outcome))
 
-    def overhear(self, event: MessagePosted) -> None:
+    def posted(self, event: MessagePosted) -> None:
         """Somebody else writes in the channel."""
         if self.thread is not None and event.thread == self.thread:
             self.replies.put_nowait(Past(who=self.called(event.user), text=self.redact(event.text)))
@@ -165,13 +165,13 @@ class Listeners:
         """Messages of ``channel`` have their outcome."""
         for listener in self.followers.get(channel, ()):
             listener.ended(messages, outcome)
-        for told in self.on_ended:
-            await told(channel, messages, outcome)
+        for observer in self.on_ended:
+            await observer(channel, messages, outcome)
 
-    def overhear(self, event: MessagePosted) -> None:
+    def notify(self, event: MessagePosted) -> None:
         """Listeners to a thread also get what people write in it."""
         for listener in self.followers.get(event.channel, ()):
-            listener.overhear(event)
+            listener.posted(event)
 
 
 def _of_file(file: Upload) -> str:

@@ -281,7 +281,7 @@ class Steps:
     runs.
 
     ``keep`` writes audit lines and syncs them to the disk; it blocks, and raises OSError: then ``on_trouble`` is called
-    once for each channel. ``overhear`` gets the messages of channels that are ``followed`` at this machine.
+    once for each channel. ``notify`` gets the messages of channels that are ``followed`` at this machine.
     ``deliver`` queues an entry for its channel's worker.
     """
 
@@ -291,7 +291,7 @@ class Steps:
     keep: Callable[[Sequence[AuditAct]], None]
     on_trouble: Callable[[Entry, OSError], None]
     followed: Container[ConversationRef]
-    overhear: Callable[[MessagePosted], None]
+    notify: Callable[[MessagePosted], None]
     deliver: Callable[[Entry], None]
 
 
@@ -327,7 +327,7 @@ class Dispatcher:
         else:
             followed = entry.channel in self._steps.followed
             if followed and isinstance(event, MessagePosted) and event.origin == "chat":
-                self._steps.overhear(event)
+                self._steps.notify(event)
             self._steps.deliver(entry)
 
     async def run(self) -> None:

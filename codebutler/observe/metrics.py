@@ -46,7 +46,7 @@ class EventCounts:
         """The number of turns by repository, agent and outcome."""
         self._seconds = [0] * (len(BUCKETS_S) + 1)
         self._sum_s = 0.0
-        self._told: BoundedDict[str, None] = BoundedDict(REMEMBERED)
+        self._counted: BoundedDict[str, None] = BoundedDict(REMEMBERED)
 
     def event(self, outcome: str, seconds: float) -> None:
         """An event was received, and was on disk (or did not need to be) after this time."""
@@ -56,9 +56,9 @@ class EventCounts:
 
     def turn(self, op_id: str, repo: str, agent: str, outcome: str) -> None:
         """An agent's run has ended. Workers may report it twice, with the same ``op_id``."""
-        if not agent or op_id in self._told:
+        if not agent or op_id in self._counted:
             return
-        self._told[op_id] = None
+        self._counted[op_id] = None
         key = (repo, agent, outcome)
         self.turns[key if key in self.turns or len(self.turns) < LABELS else (OTHER, OTHER, outcome)] += 1
 

@@ -211,7 +211,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
         keep=parts.audit.keep,
         on_trouble=outbound.services.nothing_starts,
         followed=parts.listeners.followers,
-        overhear=parts.listeners.overhear,
+        notify=parts.listeners.notify,
         deliver=parts.traced(outbound.supervisor.deliver),
     )
     dispatcher = Dispatcher(steps, clock)

@@ -68,10 +68,10 @@ class ParentServices:
         """
         operation = addressed(operation, repo.config.chat.allowed_ids)
         sender = self._chats.of(repo.channel_id).sender
-        ref, said = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
-        if said is not None and (not isinstance(said, Post) or (ref and not said.outdated)):
+        ref, sent = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
+        if sent is not None and (not isinstance(sent, Post) or (ref and not sent.outdated)):
             for listener in self._listeners.followers.get(repo.channel_id, ()):
-                listener.tell(said, ref)
+                listener.delivered(sent, ref)
         return ref
 
     async def fetch(self, repo: RepoSettings, file_id: str, take: Take) -> Download:
@@ -154,10 +154,10 @@ class ParentServices:
     ) -> tuple[tuple[Quoted, ...], int]:
         """The messages of a thread in the repository's own channel. Raises ChatError."""
 
-        def is_heard(user: PersonRef) -> bool:
+        def may_instruct(user: PersonRef) -> bool:
             return may(Person(user), "see", Where(repo.config, repo.channel_id)).allowed
 
-        return await read_thread(self._chats, repo.channel_id, thread, before, is_heard)
+        return await read_thread(self._chats, repo.channel_id, thread, before, may_instruct)
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
         """Tell the channel that its worker does not start for now."""

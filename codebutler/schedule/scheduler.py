@@ -56,7 +56,7 @@ class IdempotentPublisher:
         """Post once, however often it is tried; returns the ref. Raises ChatError."""
         ref = await self._chats.submit(channel, uuid5(_OPERATIONS, key).hex, post, unsure=unsure)
         for listener in self._listeners.followers.get(channel, ()):
-            listener.tell(post, ref)
+            listener.delivered(post, ref)
         return ref
 
 

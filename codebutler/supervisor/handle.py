@@ -201,13 +201,13 @@ class WorkerHandle:
     def _after(self, ended: WorkerExit) -> float | None:
         """React to the end of a process; returns the seconds until the next start, None = until woken."""
         self.settled.set()
-        if self._closing or ended.asked == "shutdown":
+        if self._closing or ended.stop_reason == "shutdown":
             return None
-        if ended.asked == "restart":
+        if ended.stop_reason == "restart":
             self._move("stopped")
             self.wake.set()
             return None
-        if ended.asked == "sleep" and ended.exit_code == 0:
+        if ended.stop_reason == "sleep" and ended.exit_code == 0:
             self._move("sleeping")
             if self.deliveries or self._questions:
                 self.wake.set()

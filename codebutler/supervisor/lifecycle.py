@@ -71,7 +71,7 @@ class Vitals:
     sleeps."""
 
     def __init__(self, timing: WorkerTiming, idle_sleep_s: float, now_s: float) -> None:
-        self.asked: StopReason | None = None
+        self.stop_reason: StopReason | None = None
         """The reason it was given when it was asked to end."""
         self._timing = timing
         self._idle_sleep_s = idle_sleep_s
@@ -89,9 +89,9 @@ class Vitals:
         """It is ready for work."""
         self._ready_s = self.active_s = now_s
 
-    def ask(self, reason: StopReason, force_s: float) -> None:
+    def stop(self, reason: StopReason, force_s: float) -> None:
         """It was asked to end, and is killed at ``force_s``. May be called again: the earlier time counts."""
-        self.asked = reason
+        self.stop_reason = reason
         self._force_s = min(force_s, self._force_s)
 
     def lived_s(self, now_s: float) -> float:
@@ -100,7 +100,7 @@ class Vitals:
 
     def deadline_s(self) -> float:
         """When to check again."""
-        if self.asked is not None:
+        if self.stop_reason is not None:
             return self._force_s
         if self._ready_s is None:
             return self._started_s + self._timing.start_s
@@ -110,7 +110,7 @@ class Vitals:
     def fault(self, now_s: float, *, held_up: bool) -> str:
         """Why it must be killed, "" if it need not be. ``held_up``: we are the ones who are not reading."""
         timing = self._timing
-        if self.asked is not None:
+        if self.stop_reason is not None:
             return "the worker did not end in time" if now_s >= self._force_s else ""
         if self._ready_s is None:
             late = now_s - self._started_s >= timing.start_s
@@ -121,7 +121,7 @@ class Vitals:
     def may_sleep(self, now_s: float, *, busy: bool, wanted: bool = False, follows: bool = False) -> bool:
         """Whether it has been idle for long enough; ``busy``: it has something to do. ``wanted``: another worker needs
         its place, so it need not have been idle for long, even if it ``follows`` something."""
-        if self.asked is not None or self._ready_s is None:
+        if self.stop_reason is not None or self._ready_s is None:
             return False
         if busy or follows:
             self.active_s = now_s

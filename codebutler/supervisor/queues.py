@@ -134,14 +134,14 @@ class Questions:
             if self._send is not None:
                 self._send(question)
             async with asyncio.timeout(PATIENCE_S):
-                told = await answer
+                reply = await answer
         except TimeoutError:
             raise CodeButlerError(f"the worker did not answer within {PATIENCE_S:g} s: try again") from None
         finally:
             del self._asked[question.request_id]
-        if not isinstance(told, kind):
+        if not isinstance(reply, kind):
             raise CodeButlerError("the worker sent an unexpected answer")
-        return told
+        return reply
 
     def answered(self, answer: Told) -> None:
         """Give it to who asked; what nobody asked is dropped."""
@@ -320,8 +320,8 @@ class Fetches:
         self._send(answer)
 
     async def _thread(self, repo: RepoSettings, message: FetchThread) -> ThreadFetched:
-        said, left_out = await self._services.thread(repo, message.thread, message.before)
-        return ThreadFetched(request_id=message.request_id, said=said, left_out=left_out)
+        quoted, left_out = await self._services.thread(repo, message.thread, message.before)
+        return ThreadFetched(request_id=message.request_id, said=quoted, left_out=left_out)
 
     async def _file(self, repo: RepoSettings, message: Fetch) -> FileTranscript | FileChunk:
         request_id = message.request_id
@@ -331,10 +331,10 @@ class Fetches:
             self._send(FileChunk(request_id=request_id, data=piece))
             await self._drain()
 
-        told = await self._services.fetch(repo, message.file_id, take)
-        if told.transcript:
-            return FileTranscript(request_id=request_id, text=told.transcript)
-        return FileChunk(request_id=request_id, data=b"", last=True, file=told.file)
+        download = await self._services.fetch(repo, message.file_id, take)
+        if download.transcript:
+            return FileTranscript(request_id=request_id, text=download.transcript)
+        return FileChunk(request_id=request_id, data=b"", last=True, file=download.file)
 
 
 def _what(message: Fetch | FetchThread) -> str:

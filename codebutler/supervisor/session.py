@@ -69,12 +69,12 @@ MOST_ENDINGS = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerExit:
-    """How a process ended. ``exit_code`` None: it never started, since the machine lacked resources. ``asked``: the
-    reason it was given; ``why``: its fault or its last error."""
+    """How a process ended. ``exit_code`` None: it never started, since the machine lacked resources. ``stop_reason``:
+    why it was asked to end; ``why``: its fault or its last error."""
 
     exit_code: int | None
     lived_s: float
-    asked: StopReason | None = None
+    stop_reason: StopReason | None = None
     why: str = ""
 
 
@@ -101,7 +101,7 @@ class WorkerSession:
         self.ready = asyncio.Event()
         self.settled = asyncio.Event()
         self.load = Heartbeat()
-        self._has_told_load = False
+        self._has_load = False
         self._repo = context.repo
         self._link = link
         self._deliveries = context.deliveries
@@ -123,7 +123,7 @@ class WorkerSession:
         self._frames = TokenBucket(FRAMES_PER_S, FRAMES_PER_S, now_s)
         self._bytes = TokenBucket(BYTES_PER_S, BYTES_BURST, now_s)
         self._lines = TokenBucket(PRINTED_PER_S, PRINTED_PER_S, now_s)
-        self._unheard = False
+        self._is_unread = False
 
     @property
     def pid(self) -> int:
@@ -164,16 +164,16 @@ class WorkerSession:
                     await self._link.wait_dead()
         last_error = self._reports.close()
         lived_s = self._vitals.lived_s(self._shared.clock.monotonic())
-        return WorkerExit(code, lived_s, self._vitals.asked, self._why or last_error)
+        return WorkerExit(code, lived_s, self._vitals.stop_reason, self._why or last_error)
 
     def shutdown(self, reason: StopReason, grace_s: float) -> None:
         """Ask the process to finish within ``grace_s`` seconds; then it is killed. 0 kills it at once.
 
         May be called again: the earlier deadline counts.
         """
-        if self._vitals.asked is None:
+        if self._vitals.stop_reason is None:
             self._moved("stopping")
-        self._vitals.ask(reason, self._shared.clock.monotonic() + grace_s)
+        self._vitals.stop(reason, self._shared.clock.monotonic() + grace_s)
         if grace_s <= 0:
             self._link.kill(signal.SIGKILL)
         else:
@@ -229,15 +229,15 @@ class WorkerSession:
         if wait_s := max(self._frames.owe(now_s), self._bytes.owe(now_s, size_bytes)):
             await clock.sleep(wait_s)
         if self._link.unread_bytes > UNREAD_BYTES:
-            await self._be_heard()
+            await self._wait_until_read()
 
-    async def _be_heard(self) -> None:
-        self._unheard = True
+    async def _wait_until_read(self) -> None:
+        self._is_unread = True
         longest_s = self._shared.timing.silence_s
         await first_of(self._link.drain(), self._shared.clock.sleep(longest_s))
         if self._link.unread_bytes > UNREAD_BYTES:
             raise ProtocolError(f"the worker has read nothing for {longest_s:g} s")
-        self._unheard = False
+        self._is_unread = False
 
     async def _printed(self) -> None:
         try:
@@ -252,7 +252,7 @@ class WorkerSession:
     async def _take(self, message: ToParent) -> None:
         match message:
             case Heartbeat():
-                self._hear_load(message)
+                self._update_load(message)
             case Stored(seq=seq):
                 await self._stored(seq)
             case Budget() | Doing() | Live() | Overview() | Traced() | TurnStarted():
@@ -282,11 +282,11 @@ class WorkerSession:
             await self._shared.services.turn_ended(self._repo, ending)
             self._link.send(Sent(op_id=ending.op_id, ref=NOWHERE))
 
-    def _hear_load(self, load: Heartbeat) -> None:
+    def _update_load(self, load: Heartbeat) -> None:
         self.load = load
         # Its first heartbeat includes work resumed from before a restart.
-        if not self._has_told_load or self._shared.places.wanted:
-            self._has_told_load = True
+        if not self._has_load or self._shared.places.wanted:
+            self._has_load = True
             self._kick.set()
 
     def _take_rare(self, message: ToParent) -> None:
@@ -323,7 +323,7 @@ class WorkerSession:
             self.ready.set()
             self.settled.set()
             self._kick.set()
-            if self._vitals.asked is None:
+            if self._vitals.stop_reason is None:
                 self._moved("running")
                 self._questions.answer_to(self._link.send)
 
@@ -344,9 +344,9 @@ class WorkerSession:
     async def _deliver(self) -> None:
         self._deliveries.again()
         await self.ready.wait()
-        while self._vitals.asked is None:
+        while self._vitals.stop_reason is None:
             entry = await self._deliveries.next()
-            if self._vitals.asked is not None:
+            if self._vitals.stop_reason is not None:
                 return  # it counts as sent and not stored: the next process gets it
             self._vitals.active_s = self._shared.clock.monotonic()
             try:
@@ -364,7 +364,9 @@ class WorkerSession:
 
     async def _watch(self) -> None:
         clock, timing = self._shared.clock, self._shared.timing
-        while not (fault := self._vitals.fault(clock.monotonic(), held_up=self._sends.full or self._unheard)):
+        while not (
+            fault := self._vitals.fault(clock.monotonic(), held_up=self._sends.full or self._is_unread)
+        ):
             self._maybe_sleep()
             before_s = clock.monotonic()
             await self._nap(timing.heartbeat_s)
@@ -387,7 +389,7 @@ class WorkerSession:
     def _maybe_sleep(self) -> None:
         load = self.load
         busy = any((load.running, load.queued, load.waiting, load.outbox)) or self._deliveries or self._sends
-        wanted = self._shared.places.wanted and self._has_told_load
+        wanted = self._shared.places.wanted and self._has_load
         now_s, follows = self._shared.clock.monotonic(), bool(load.followed)
         if self._vitals.may_sleep(now_s, busy=bool(busy), wanted=wanted, follows=follows):
             self._shared.places.leaving(self)

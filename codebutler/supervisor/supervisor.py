@@ -230,10 +230,10 @@ def _row(handle: WorkerHandle) -> RepoRow:
 
 def _with_processes(rows: tuple[RepoRow, ...]) -> tuple[RepoRow, ...]:
     """Add what the system reports about each worker's process. Blocks."""
-    taken = this_system().use_of([row.worker.pid for row in rows if row.worker.pid is not None])
+    used = this_system().use_of([row.worker.pid for row in rows if row.worker.pid is not None])
     measured = []
     for row in rows:
-        if row.worker.pid is not None and (use := taken.get(row.worker.pid)) is not None:
+        if row.worker.pid is not None and (use := used.get(row.worker.pid)) is not None:
             worker = structs.replace(row.worker, pss_bytes=use.memory_bytes, programs=use.programs)
             row = structs.replace(row, worker=worker, doubt=doubt_of(row.turns, use.programs))  # noqa: PLW2901 - the same row, completed
         measured.append(row)

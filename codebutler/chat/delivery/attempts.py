@@ -164,7 +164,7 @@ class Attempts:
                 if item.is_outdated and item.step != "look":
                     self._settle(item, item.place)
                 elif item.step != "send":
-                    await self._find_out(item)
+                    await self._look_up(item)
                 else:
                     ref = await self._handover.send(item)
                     self._authority.refusals = 0
@@ -190,17 +190,17 @@ class Attempts:
         item.is_busy = False
         self._loop.wake()
 
-    async def _find_out(self, item: Item) -> None:
+    async def _look_up(self, item: Item) -> None:
         """Look up, once, everything that may have been posted in the conversation; or announce that a repeat may
         follow. Raises ChatError if that fails now."""
         if item.step == "keep a place" and isinstance(item.operation, Post):
             await self._handover.keep_place(item, item.operation)
         else:
             others = (each for each in self._loop.waits(item.line) if isinstance(each, Item))
-            asked = {each.op_id: each for each in (item, *others) if each.step == "look"}
+            unsure = {each.op_id: each for each in (item, *others) if each.step == "look"}
             _, thread = route(item.operation)
-            found = await self._reader.find(item.channel, thread or None, asked)
-            for op_id, each in asked.items():
+            found = await self._reader.find(item.channel, thread or None, unsure)
+            for op_id, each in unsure.items():
                 if (ref := found.get(op_id)) is not None:
                     self._settle(each, ref)
                 else:

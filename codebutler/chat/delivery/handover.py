@@ -16,7 +16,7 @@ import logging
 from contextlib import suppress
 
 from codebutler.chat.delivery.loop import Authority
-from codebutler.chat.delivery.outgoing import Editor, Item, again_line, said_again
+from codebutler.chat.delivery.outgoing import Editor, Item, marked_as_repeat, placeholder
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
@@ -59,7 +59,7 @@ class Uploads:
                 item.file_id = await self._notes.note(f"upload:{item.channel}:{item.op_id}")
                 item.unsure = item.unsure or bool(item.file_id)
             if item.unsure and item.cannot_tell:
-                upload = said_again(upload)
+                upload = marked_as_repeat(upload)
             if not item.file_id or not await self._share_again(item, upload):
                 await self._begin(item, upload)
         except StoreError as error:
@@ -152,7 +152,7 @@ class Handover:
     async def keep_place(self, item: Item, post: Post) -> None:
         """Post one line saying that a repetition may follow: that then replaces the line, which may be
         retried any number of times. Raises ChatError; at worst the line remains alone."""
-        item.place = await self._chat.post(item.channel, again_line(post), item.op_id)
+        item.place = await self._chat.post(item.channel, placeholder(post), item.op_id)
         item.now()
         reached("place.kept")
         await self._note(item, item.place)
@@ -165,7 +165,7 @@ class Handover:
         result = item.place
         operation = item.operation
         if item.unsure and item.cannot_tell and isinstance(operation, Post):
-            operation = said_again(operation)
+            operation = marked_as_repeat(operation)
         match operation:
             case Post() as post if item.place:
                 edit = Update(target=item.place, message=post.message, value=post.value)

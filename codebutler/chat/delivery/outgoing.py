@@ -25,7 +25,7 @@ TOO_MUCH = frozenset(
 )
 NAME_CHARS = 120
 
-SaidT = TypeVar("SaidT", Post, Upload)
+PostOrUpload = TypeVar("PostOrUpload", Post, Upload)
 
 AGAIN = "↻ Sent again: the first attempt may have arrived."
 NOT_HERE = (
@@ -125,12 +125,12 @@ class Editor:
         return text
 
 
-def again_line(post: Post) -> Post:
+def placeholder(post: Post) -> Post:
     """The text of a placeholder, where a post may have been sent before and nobody can tell: the post replaces it."""
     return msgspec.structs.replace(post, message=said(AGAIN))
 
 
-def said_again(operation: SaidT) -> SaidT:
+def marked_as_repeat(operation: PostOrUpload) -> PostOrUpload:
     """The operation with a first line that says it may be a repeat."""
     if isinstance(operation, Upload):
         return msgspec.structs.replace(operation, comment="\n".join(filter(None, (AGAIN, operation.comment))))

@@ -124,24 +124,24 @@ class CallPlan:
 
 def plan(lines: Iterable[Sequence[WaitingCall]], buckets: Buckets, state: State) -> CallPlan:
     """``lines`` hold waiting and in-flight calls, each in order, none empty. ``buckets`` are not changed."""
-    every = list(lines)
+    queued = list(lines)
     heads = [
         (line[0], line[0]) if len(line) == 1 else _head(line)
-        for line in every
+        for line in queued
         if not any(each.is_busy for each in line)
     ]
     # Drop a call that would set or remove a mark that is already set or removed.
     marks = [waiting for waiting, _ in heads if waiting.call in ("react", "unreact")]
     if drop := [mark for mark in marks if state.marks.get(mark.line) is (mark.call == "react")]:
         return CallPlan((), tuple(drop), state.now_s)
-    most = buckets.limits.workspace.get("unreact")
-    removals = sum(line[0].call == "unreact" for line in every)
+    limit = buckets.limits.workspace.get("unreact")
+    removals = sum(line[0].call == "unreact" for line in queued)
     deciding = _PlanningRound(
         state=state,
         buckets=replace(buckets, full_at_s=dict(buckets.full_at_s)),
-        unmarked={line[0].line[:3] for line in every if line[0].call == "react"},
-        leaves_signs_out=most is not None and removals >= most.burst * REMOVALS_DUE,
-        tried={each.channel for line in every for each in line if each.is_busy and each.is_lasting},
+        unmarked={line[0].line[:3] for line in queued if line[0].call == "react"},
+        leaves_signs_out=limit is not None and removals >= limit.burst * REMOVALS_DUE,
+        tried={each.channel for line in queued for each in line if each.is_busy and each.is_lasting},
     )
     order = [
         (RANK[dearest.value], state.served.get((waiting.call, waiting.channel), 0), dearest.number, at)
@@ -157,8 +157,8 @@ def plan(lines: Iterable[Sequence[WaitingCall]], buckets: Buckets, state: State)
 def _head(line: Sequence[WaitingCall]) -> tuple[WaitingCall, WaitingCall]:
     """The next call of a line, and the most valuable one behind it, which gives the line its rank. Posts keep their
     order, but do not wait for progress."""
-    said = [each for each in line if each.value != "progress"] or line
-    return said[0], min(said, key=lambda each: (RANK[each.value], each.number))
+    posts = [each for each in line if each.value != "progress"] or line
+    return posts[0], min(posts, key=lambda each: (RANK[each.value], each.number))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -71,7 +71,7 @@ class SlackApi:
             home=self,
         )
         self.clock = ChatClock(clock or SystemClock())
-        self._http = SlackHttp(token, base_url, timeout_s, self.clock.heard)
+        self._http = SlackHttp(token, base_url, timeout_s, self.clock.received)
         self._downloads = Downloads(self, self.clock)
         self._me: Identity | None = None
 
@@ -278,12 +278,12 @@ class SlackApi:
         )
         return [channel_of(channel) for channel in found]
 
-    async def _listed(self, call: ApiCall, name: str, **asked: Any) -> list[Mapping[str, Any]]:
+    async def _listed(self, call: ApiCall, name: str, **arguments: Any) -> list[Mapping[str, Any]]:
         """The items under ``name`` on all pages."""
         found: list[Mapping[str, Any]] = []
         cursor = ""
         for _page in range(MAX_PAGES):
-            answer = await self._http.call(call, limit=PAGE_SIZE, cursor=cursor or None, **asked)
+            answer = await self._http.call(call, limit=PAGE_SIZE, cursor=cursor or None, **arguments)
             found += mappings(answer, name)
             if not (cursor := cursor_in(answer)):
                 break
@@ -333,8 +333,8 @@ class SlackApi:
         """Slack: conversations.info."""
         return await self._channel(ApiCall("conversations.info"), channel=channel)
 
-    async def _channel(self, call: ApiCall, **asked: str) -> ChannelInfo:
-        return channel_of((await self._http.call(call, **asked)).get("channel"))
+    async def _channel(self, call: ApiCall, **arguments: str) -> ChannelInfo:
+        return channel_of((await self._http.call(call, **arguments)).get("channel"))
 
     @property
     def base_url(self) -> str:

@@ -128,23 +128,23 @@ class ChatClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: tuple[datetime, float] | None = None
+        self._answered: tuple[datetime, float] | None = None
 
-    def heard(self, headers: Mapping[str, str]) -> None:
+    def received(self, headers: Mapping[str, str]) -> None:
         """The headers of an answer; a Date (RFC 9110) that cannot be read is ignored."""
         try:
-            told = parsedate_to_datetime(headers.get("Date", ""))
+            sent_at = parsedate_to_datetime(headers.get("Date", ""))
         except ValueError:
             return
-        self._told = (told if told.tzinfo else told.replace(tzinfo=UTC), self._clock.boottime())
+        self._answered = (sent_at if sent_at.tzinfo else sent_at.replace(tzinfo=UTC), self._clock.boottime())
 
     def now(self) -> datetime:
         """Slack's time: late by whole seconds and the answer's way, never early, so it is safe to search
         from."""
-        if self._told is None:
+        if self._answered is None:
             return self._clock.now()
-        told, at_s = self._told
-        return told + timedelta(seconds=self._clock.boottime() - at_s)
+        sent_at, at_s = self._answered
+        return sent_at + timedelta(seconds=self._clock.boottime() - at_s)
 
     def monotonic(self) -> float:
         """Our own clock's."""

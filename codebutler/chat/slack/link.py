@@ -153,9 +153,9 @@ class SocketLink:
 
     async def _watch(self) -> None:
         while not self.closed.is_set():
-            self._wire.heard = False
+            self._wire.is_active = False
             await wait_for(self._clock, self.closed, self._timing.silence_s)
-            if not self._wire.heard and not self.closed.is_set():
+            if not self._wire.is_active and not self.closed.is_set():
                 log.warning("Slack has been silent for %g s: reconnecting", self._timing.silence_s)
                 self.abort()
                 return
@@ -295,26 +295,26 @@ class SocketTiming:
 class Wire(ClientConnection):
     """``listen``, then every message is handled in the step of the loop that reads it, in order.
 
-    ``heard`` is called for any bytes: pings and pongs are signs of life, too.
+    ``is_active`` is set by any bytes: pings and pongs are signs of life, too.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.heard = False
+        self.is_active = False
         self._parts: list[bytes] = []
         self._early: list[bytes] = []
-        self._hear: Callable[[bytes], None] = self._early.append
+        self._on_message: Callable[[bytes], None] = self._early.append
 
-    def listen(self, hear: Callable[[bytes], None]) -> None:
-        """``hear``, which must not raise, gets everything received so far and every message from now on."""
-        self._hear = hear
+    def listen(self, on_message: Callable[[bytes], None]) -> None:
+        """``on_message``, which must not raise, gets everything received so far and every message from now on."""
+        self._on_message = on_message
         early, self._early = self._early, []
         for message in early:
-            hear(message)
+            on_message(message)
 
     def data_received(self, data: bytes) -> None:
         """Note that bytes came; the library handles them."""
-        self.heard = True
+        self.is_active = True
         super().data_received(data)
 
     def process_event(self, event: WireFrame | Request | Response) -> None:
@@ -322,14 +322,14 @@ class Wire(ClientConnection):
         if not isinstance(event, WireFrame) or event.opcode not in DATA_OPCODES:
             super().process_event(event)
         elif event.fin and not self._parts:
-            self._hear(bytes(event.data))
+            self._on_message(bytes(event.data))
         elif len(self._parts) >= MAX_FRAGMENTS:
             abort(self.transport)
         else:
             self._parts.append(bytes(event.data))
             if event.fin:
                 parts, self._parts = self._parts, []
-                self._hear(b"".join(parts))
+                self._on_message(b"".join(parts))
 
 
 async def open_wire(url: str, timing: SocketTiming) -> Wire:

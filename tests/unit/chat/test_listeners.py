@@ -25,7 +25,7 @@ async def hear(*told: tuple[Operation, str] | TurnOutcome) -> list[Said | Done]:
             if isinstance(each, str):
                 await listeners.ended("C1", ("1.1",), each)
             else:
-                listener.tell(*each)
+                listener.delivered(*each)
         async with asyncio.timeout(5):
             return [reply async for reply in listener.answers()]
 
@@ -36,9 +36,9 @@ async def test_texts_of_the_thread_until_the_outcome_is_told() -> None:
         listener.await_outcome("1.1")
         listener.started(("1.1",))
         # No emoji says how it went: people set them, too.
-        listener.tell(React(target="1.1", mark="done"), "")
-        listener.tell(Post(message=said("elsewhere"), thread="0.5"), "1.2")
-        listener.tell(Post(message=said("the answer"), thread="1.1"), "1.3")
+        listener.delivered(React(target="1.1", mark="done"), "")
+        listener.delivered(Post(message=said("elsewhere"), thread="0.5"), "1.2")
+        listener.delivered(Post(message=said("the answer"), thread="1.1"), "1.3")
         await listeners.ended("C1", ("0.5",), "failed")
         await listeners.ended("C2", ("1.1",), "failed")
         await listeners.ended("C1", ("1.0", "1.1"), "done")
@@ -97,7 +97,7 @@ async def test_a_terminal_shows_no_secret_either() -> None:
     with listeners.added("C1", "1.1") as listener:
         listener.await_outcome("1.1")
         upload = Upload(filename="a.txt", content=b"key: held-value-0123", thread="1.1")
-        listener.tell(upload, "")
+        listener.delivered(upload, "")
         await listeners.ended("C1", ("1.1",), "done")
         async with asyncio.timeout(30):
             assert [reply async for reply in listener.answers()] == [

@@ -36,7 +36,7 @@ def edit(text: str, *buttons: Button, value: Value = "progress") -> Told:
 
 def shown(listener: Listener, told: Told) -> Said | None:
     """What a terminal shows of it."""
-    listener.tell(*told)
+    listener.delivered(*told)
     if listener.replies.empty():
         return None
     reply = listener.replies.get_nowait()

@@ -153,7 +153,7 @@ class Terminal:
 
     def tell(self, operation: Operation, ref: str, channel: ConversationRef = C1) -> None:
         for listener in self.listeners.followers.get(channel, ()):
-            listener.tell(operation, ref)
+            listener.delivered(operation, ref)
 
     async def hear(self, count: int) -> list[ControlReply]:
         async with asyncio.timeout(30):
@@ -193,7 +193,7 @@ async def test_what_is_said_goes_to_the_channel_and_through_the_door(around: Aro
         await terminal.listeners.ended("C1", ("2.0",), "done")
         listeners = terminal.listeners
         dispatch = dispatcher(
-            around.routed.append, followed=listeners.followers, overhear=listeners.overhear
+            around.routed.append, followed=listeners.followers, notify=listeners.notify
         ).dispatch
         for thread_ts, user, origin in OVERHEARD:
             dispatch(entry(thread_ts, user, origin))

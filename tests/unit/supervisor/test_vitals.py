@@ -39,9 +39,9 @@ def test_once_ready_it_has_to_be_heard(at_s: float, fault: str) -> None:
 
 def test_it_has_a_time_to_end_of_which_the_sooner_counts() -> None:
     vitals = running()
-    vitals.ask("shutdown", 140)
-    vitals.ask("sleep", 150)
-    assert (vitals.asked, vitals.deadline_s()) == ("sleep", 140)
+    vitals.stop("shutdown", 140)
+    vitals.stop("sleep", 150)
+    assert (vitals.stop_reason, vitals.deadline_s()) == ("sleep", 140)
     assert vitals.fault(139, held_up=False) == ""
     assert vitals.fault(140, held_up=True) == "the worker did not end in time"
 
@@ -72,7 +72,7 @@ def test_some_do_not_sleep(vitals: Vitals) -> None:
 
 def test_who_ends_does_not_go_to_sleep_besides() -> None:
     vitals = running(idle_sleep_s=60)
-    vitals.ask("shutdown", 140)
+    vitals.stop("shutdown", 140)
     assert not vitals.may_sleep(1000, busy=False)
 
 

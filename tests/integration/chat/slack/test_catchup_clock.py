@@ -36,7 +36,7 @@ async def life_with(world: World, ahead: timedelta, *, heard: bool = True) -> As
     clock.ahead = ahead
     chat_clock = ChatClock(clock)
     if heard:
-        chat_clock.heard({"Date": format_datetime(true, usegmt=True)})
+        chat_clock.received({"Date": format_datetime(true, usegmt=True)})
     async with Journal.open(world.path, clock) as journal:
         life = Life(journal, clock, world.chat, world.config)
         shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
