@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from codebutler.domain.clock import Clock
-from codebutler.intake.intake import Dispatcher, GoOn, HeldBack, Steps
+from codebutler.intake.intake import Dispatcher, GoOn, Steps
 from codebutler.intake.records import Entry
 from tests.clock import ManualClock
 
@@ -17,7 +17,6 @@ def pass_on(entry: Entry, go_on: GoOn) -> None:
 
 def dispatcher(deliver: Callable[[Entry], None], clock: Clock | None = None, **given: Any) -> Dispatcher:
     parts: dict[str, Any] = {
-        "held": HeldBack(),
         "direct_message": pass_on,
         "parent_command": pass_on,
         "keep": lambda _acts: None,
@@ -26,3 +25,8 @@ def dispatcher(deliver: Callable[[Entry], None], clock: Clock | None = None, **g
         "notify": lambda _event: None,
     }
     return Dispatcher(Steps(deliver=deliver, **{**parts, **given}), clock or ManualClock())
+
+
+def unused() -> Dispatcher:
+    """For a test in which no event comes."""
+    return dispatcher(lambda _entry: None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from codebutler.config.schema import Config
     from codebutler.domain.clock import Clock
     from codebutler.intake.direct import DirectThreads
-    from codebutler.intake.intake import HeldBack, Intake
+    from codebutler.intake.intake import Dispatcher, Intake
     from codebutler.intake.journal import Journal
     from codebutler.intake.records import Notes
     from codebutler.intake.repos import Repo, RepoTable
@@ -168,7 +168,7 @@ class Host:
 
     sender: Sender
     intake: Intake
-    held: HeldBack
+    dispatcher: Dispatcher
     journal: Journal
     notes: Notes
     direct: DirectThreads

@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from typing import Literal, Protocol
 
 from msgspec.structs import replace
@@ -252,40 +253,16 @@ RETRY_S = 5.0
 log = logging.getLogger("codebutler.audit")
 
 
-class HeldBack:
-    """The messages that wait until what was written before them has been fetched. ``waiting``, by channel: the place
-    of each in the channel's order, its entry, and how it continues."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[ConversationRef, list[tuple[str, Entry, GoOn]]] = {}
-
-    def hold(self, channel: ConversationRef) -> None:
-        """Hold the channel's messages until ``release``."""
-        self.waiting.setdefault(channel, [])
-
-    def release(self, channel: ConversationRef) -> None:
-        """Pass on what waits, in the order it was written. A channel that is not held has nothing waiting."""
-        for _, entry, go_on in sorted(self.waiting.pop(channel, []), key=lambda held: (held[0], held[1].seq)):
-            go_on(entry)
-
-    def release_all(self) -> None:
-        """Hold nothing any more."""
-        for channel in list(self.waiting):
-            self.release(channel)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What an event passes, in this order. ``held`` keeps what waits for earlier messages. ``direct_message`` answers
-    a direct message, or makes it one of its repository's channel. ``parent_command`` answers a command that no worker
-    runs.
+    """What an event passes, in this order. ``direct_message`` answers a direct message, or makes it one of its
+    repository's channel. ``parent_command`` answers a command that no worker runs.
 
     ``keep`` writes audit lines and syncs them to the disk; it blocks, and raises OSError: then ``on_trouble`` is called
     once for each channel. ``notify`` gets the messages of channels that are ``followed`` at this machine.
     ``deliver`` queues an entry for its channel's worker.
     """
 
-    held: HeldBack
     direct_message: Step
     parent_command: Step
     keep: Callable[[Sequence[AuditAct]], None]
@@ -296,12 +273,15 @@ class Steps:
 
 
 class Dispatcher:
-    """Passes accepted events to their workers; run ``run`` beside it. While the audit log cannot be written, everything
-    waits except commands, which start nothing: `!stop` must still work."""
+    """Passes accepted events to their workers; run ``run`` beside it. A channel's messages wait while what was written
+    before them is fetched (``hold``). While the audit log cannot be written, everything waits except commands, which
+    start nothing: `!stop` must still work."""
 
     def __init__(self, steps: Steps, clock: Clock) -> None:
         self._steps = steps
         self._clock = clock
+        self._held: dict[ConversationRef, list[tuple[str, int, Entry]]] = {}
+        """By channel: the place of each message in the channel's order."""
         self._unaudited: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self.trouble = ""
@@ -311,9 +291,9 @@ class Dispatcher:
         """Pass an entry on, in order per channel. Returns at once and raises nothing. ``passed``: the last step that it
         has passed."""
         event, is_command = entry.event, isinstance(entry.request, Command)
-        held = self._steps.held.waiting.get(entry.channel)
+        held = self._held.get(entry.channel)
         if passed < RELEASED and held is not None and (order := _order(event)) is not None:
-            held.append((order, entry, partial(self.dispatch, passed=RELEASED)))
+            held.append((order, entry.seq, entry))
         elif passed < ADDRESSED and event.is_direct:
             self._steps.direct_message(entry, partial(self.dispatch, passed=ADDRESSED))
         elif passed < UNANSWERED and is_command:
@@ -329,6 +309,20 @@ class Dispatcher:
             if followed and isinstance(event, MessagePosted) and event.origin == "chat":
                 self._steps.notify(event)
             self._steps.deliver(entry)
+
+    def hold(self, channel: ConversationRef) -> None:
+        """Hold the channel's messages until ``release``."""
+        self._held.setdefault(channel, [])
+
+    def release(self, channel: ConversationRef) -> None:
+        """Pass on what waits, in the order it was written. A channel that is not held has nothing waiting."""
+        for _, _, entry in sorted(self._held.pop(channel, []), key=itemgetter(0, 1)):
+            self.dispatch(entry, RELEASED)
+
+    def release_all(self) -> None:
+        """Hold nothing any more."""
+        for channel in list(self._held):
+            self.release(channel)
 
     async def run(self) -> None:
         """Write audit lines and pass on what waits for them, until cancelled. Entries that arrive together are synced

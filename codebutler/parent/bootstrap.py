@@ -27,7 +27,7 @@ from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
-from codebutler.intake.intake import Dispatcher, HeldBack, Intake, Steps, Threads
+from codebutler.intake.intake import Dispatcher, Intake, Steps, Threads
 from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
 from codebutler.parent.apphome import Cards
@@ -198,14 +198,13 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     scheduler = Scheduler(parts.notes, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)
     parts.told_jobs.on_watched.append(scheduler.watched)
-    jobs, held = ScheduleCommands(scheduler, clock, zone_of("")), HeldBack()
+    jobs = ScheduleCommands(scheduler, clock, zone_of(""))
     moves, commands = _commands(parts, outbound, jobs)
     sources = DirectSources(
         parts.direct, repos.by_channel, outbound.cards.of, outbound.supervisor.down, outbound.services
     )
     direct = DirectMessages(sources, outbound.chats, journal, parts.tasks, clock)
     steps = Steps(
-        held=held,
         direct_message=direct.take,
         parent_command=commands.take,
         keep=parts.audit.keep,
@@ -229,7 +228,6 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     return Inbound(
         intake=intake,
         speaker=Speaker(intake.accept, outbound.chats, outbound.supervisor.down, clock),
-        held=held,
         scheduler=scheduler,
         jobs=jobs,
         hooks=hooks,

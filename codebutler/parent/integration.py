@@ -14,7 +14,7 @@ from codebutler.config.chats import PEOPLE, ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
 from codebutler.domain.refs import ConversationRef, PersonRef
-from codebutler.intake.intake import Dispatcher, HeldBack, Intake
+from codebutler.intake.intake import Dispatcher, Intake
 from codebutler.intake.records import Notes, OwnNotes
 from codebutler.parent.apphome import AppHome, Cards, HomeSources
 from codebutler.parent.moving import RepoMoves
@@ -45,7 +45,6 @@ class Inbound:
 
     intake: Intake
     speaker: Speaker
-    held: HeldBack
     scheduler: Scheduler
     jobs: ScheduleCommands
     hooks: HookRunner
@@ -78,7 +77,7 @@ class OpenedChat:
             Host(
                 sender=outbound.chats.named(name).sender,
                 intake=inbound.intake,
-                held=inbound.held,
+                dispatcher=inbound.dispatcher,
                 journal=parts.journal,
                 notes=self.notes,
                 direct=parts.direct,

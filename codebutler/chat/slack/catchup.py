@@ -34,7 +34,7 @@ from codebutler.chat.slack.missed import (
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.refs import ConversationRef, MessageRef
-from codebutler.intake.intake import HeldBack, Intake
+from codebutler.intake.intake import Dispatcher, Intake
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Gap
 from codebutler.intake.repos import Repo
@@ -55,11 +55,11 @@ log = logging.getLogger("codebutler.chat.slack.catchup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """Where fetched messages go; ``held`` holds back what ``intake`` accepts."""
+    """Where fetched messages go; ``dispatcher`` holds back what ``intake`` accepts."""
 
     intake: Intake
     journal: Journal
-    held: HeldBack
+    dispatcher: Dispatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class CatchUp:
         """Events come again: messages wait a moment for earlier ones."""
         self._listening = True
         for channel in self._repos():
-            self._shelf.held.hold(channel)
+            self._shelf.dispatcher.hold(channel)
         self._start(self._lose_patience(), "catch-up-patience", self._waiting)
         self._wanted.set()
         if all(task.done() for task in self._alarm):
@@ -155,7 +155,7 @@ class CatchUp:
                 await self._all(me)
                 self._working = False
         finally:
-            self._shelf.held.release_all()
+            self._shelf.dispatcher.release_all()
             await cancel(self._opening | self._waiting | self._alarm)
 
     async def has_missed(self, channels: Sequence[ConversationRef], me: Identity) -> bool:
@@ -220,7 +220,7 @@ class CatchUp:
 
     async def _lose_patience(self) -> None:
         await self._clock.sleep(HOLD_S)
-        self._shelf.held.release_all()
+        self._shelf.dispatcher.release_all()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str, group: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work, name=name)
@@ -244,7 +244,7 @@ class CatchUp:
                 except Exception:  # one channel's surprise must not cost the others their catch-up
                     log.exception("catching up in %s failed", self._name(channel))
                     break
-            self._shelf.held.release(channel)
+            self._shelf.dispatcher.release(channel)
 
     async def _news(
         self, channel: ConversationRef, me: Identity, rounds: dict[ConversationRef, _CatchUpRound]

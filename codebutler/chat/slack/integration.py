@@ -148,7 +148,7 @@ class SlackIntegration:
     def _connection(self, host: Host, notices: Observers[Notice]) -> SlackConnection:
         """Our connection to the workspace, with the parts that make sure that no event is missed."""
         sender, clock, rng = host.sender, host.clock, Random()  # noqa: S311 - back-off
-        shelf = Shelf(intake=host.intake, journal=host.journal, held=host.held)
+        shelf = Shelf(intake=host.intake, journal=host.journal, dispatcher=host.dispatcher)
         catch_up = CatchUp(sender.background, shelf, self.chat.clock, rng, host.listened)
         heartbeat = EchoProbe(sender, host.journal, catch_up.channels, clock)
         absence_notice = AbsenceNotice(

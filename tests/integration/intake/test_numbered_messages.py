@@ -14,7 +14,7 @@ from codebutler.domain.model import MessagePosted, NoRequest
 from codebutler.domain.refs import ConversationRef
 from codebutler.intake.absence import Arrival
 from codebutler.intake.direct import DirectReader, DirectThreads
-from codebutler.intake.intake import HeldBack, Intake, Threads, dated
+from codebutler.intake.intake import Intake, Threads, dated
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry, SeenMessage
 from codebutler.intake.repos import Repo
@@ -36,12 +36,11 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 def test_what_was_held_goes_on_in_its_order() -> None:
     went: list[Entry] = []
-    held = HeldBack()
-    held.hold(NINE.channel)
-    dispatch = dispatcher(went.append, held=held).dispatch
+    way = dispatcher(went.append)
+    way.hold(NINE.channel)
     for seq, event in enumerate((TEN, NINE), start=1):
-        dispatch(Entry(seq, event.channel, event, NoRequest(), NOON))
-    held.release(NINE.channel)
+        way.dispatch(Entry(seq, event.channel, event, NoRequest(), NOON))
+    way.release(NINE.channel)
     assert [entry.event for entry in went] == [NINE, TEN]
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from codebutler.domain.model import Command, Prompt, Request
-from codebutler.intake.intake import GoOn, HeldBack
+from codebutler.intake.intake import GoOn
 from codebutler.intake.records import Entry
 from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import beside
@@ -32,10 +32,8 @@ class Way:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int, str]] = []
-        self.held = HeldBack()
         self.dispatcher = dispatcher(
             partial(self.note, "deliver"),
-            held=self.held,
             direct_message=self.direct_message,
             parent_command=self.parent_command,
             keep=self.keep,
@@ -87,10 +85,10 @@ def test_what_a_step_takes_is_seen_by_none_after_it() -> None:
 
 def test_what_is_held_goes_on_with_the_next_step() -> None:
     way = Way()
-    way.held.hold("D1")
+    way.dispatcher.hold("D1")
     for seq in (2, 4):
         way.dispatcher.dispatch(entry(seq))
     assert way.seen == []
-    way.held.release("D1")
+    way.dispatcher.release("D1")
     assert [seq for step, seq, _ in way.seen if step == "deliver"] == [2, 4]
     assert [step for step, seq, _ in way.seen if seq == 2] == ["direct message", "parent command", "deliver"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from codebutler.domain.model import Event, MessagePosted, NoRequest
-from codebutler.intake.intake import HeldBack
 from codebutler.intake.records import Entry
 from tests import events
 from tests.dispatching import dispatcher
@@ -30,40 +29,37 @@ def posted(ts: str, channel: str = "C1", origin: str = "chat") -> MessagePosted:
 
 def test_what_is_held_comes_in_the_order_it_was_written() -> None:
     workers = Workers()
-    held = HeldBack()
-    dispatch = dispatcher(workers.deliver, held=held).dispatch
-    held.hold("C1")
-    dispatch(entry(1, posted("1767225603.000000")))
-    dispatch(entry(2, posted("1767225601.000000")))
+    way = dispatcher(workers.deliver)
+    way.hold("C1")
+    way.dispatch(entry(1, posted("1767225603.000000")))
+    way.dispatch(entry(2, posted("1767225601.000000")))
     edit = edited(channel="C1", ref="1767225601.000000", user="U1", text="y", edit="1767225602.000000")
-    dispatch(entry(3, edit))
-    dispatch(entry(4, deleted(channel="C1", ref="1767225603.000000", user="U1")))
-    dispatch(entry(5, posted("1767225601.500000", "C2")))
+    way.dispatch(entry(3, edit))
+    way.dispatch(entry(4, deleted(channel="C1", ref="1767225603.000000", user="U1")))
+    way.dispatch(entry(5, posted("1767225601.500000", "C2")))
     assert workers.seqs == [5]
-    held.release("C1")
+    way.release("C1")
     assert workers.seqs == [5, 2, 3, 1, 4]
-    dispatch(entry(6, posted("1767225604.000000")))
+    way.dispatch(entry(6, posted("1767225604.000000")))
     assert workers.seqs[-1] == 6
 
 
 def test_clicks_and_local_messages_never_wait() -> None:
     workers = Workers()
-    held = HeldBack()
-    dispatch = dispatcher(workers.deliver, held=held).dispatch
-    held.hold("C1")
+    way = dispatcher(workers.deliver)
+    way.hold("C1")
     click = clicked(channel="C1", user="U1", message="1.1", action_id="a", value="v", press="1.2")
-    dispatch(entry(1, click))
-    dispatch(entry(2, posted("1.0", origin="local")))
+    way.dispatch(entry(1, click))
+    way.dispatch(entry(2, posted("1.0", origin="local")))
     assert workers.seqs == [1, 2]
 
 
 def test_holding_twice_keeps_what_waits_and_everything_can_be_released() -> None:
     workers = Workers()
-    held = HeldBack()
-    dispatch = dispatcher(workers.deliver, held=held).dispatch
+    way = dispatcher(workers.deliver)
     for channel in ("C1", "C2", "C1"):
-        held.hold(channel)
-        dispatch(entry(len(channel), posted("1767225603.000000", channel)))
-    held.release_all()
-    held.release("C1")
+        way.hold(channel)
+        way.dispatch(entry(len(channel), posted("1767225603.000000", channel)))
+    way.release_all()
+    way.release("C1")
     assert len(workers.seqs) == 3

@@ -18,7 +18,7 @@ from codebutler.config.permission import Decision
 from codebutler.config.schema import Config
 from codebutler.domain.model import Event, MessagePosted, NoRequest, Request
 from codebutler.domain.refs import ConversationRef
-from codebutler.intake.intake import HeldBack, Intake, Outcome
+from codebutler.intake.intake import Intake, Outcome
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
@@ -46,8 +46,7 @@ class Life:
         self.routed: list[Event] = []
         self.refusals: list[str] = []
         self.repos = {ConversationRef("C1"): Repo("sample", config)}
-        held = HeldBack()
-        self._dispatcher = dispatcher(self.taken, held=held)
+        self._dispatcher = dispatcher(self.taken)
         self.intake = Intake(
             repos=self.repos,
             journal=journal,
@@ -55,7 +54,7 @@ class Life:
             refusals=self,
             clock=clock,
         )
-        shelf = Shelf(intake=self.intake, journal=journal, held=held)
+        shelf = Shelf(intake=self.intake, journal=journal, dispatcher=self._dispatcher)
         self.catch_up = CatchUp(chat, shelf, clock, Random(1), lambda: self.repos)
         self.news = asyncio.Event()
 

@@ -12,9 +12,9 @@ from random import Random
 
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.chat.slack.http import ChatClock
-from codebutler.intake.intake import HeldBack
 from codebutler.intake.journal import Journal
 from tests.clock import ManualClock, settle
+from tests.dispatching import unused
 from tests.integration.chat.slack.absences import Life, World
 from tests.memory_chat import ME
 
@@ -39,7 +39,7 @@ async def life_with(world: World, ahead: timedelta, *, heard: bool = True) -> As
         chat_clock.received({"Date": format_datetime(true, usegmt=True)})
     async with Journal.open(world.path, clock) as journal:
         life = Life(journal, clock, world.chat, world.config)
-        shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
+        shelf = Shelf(intake=life.intake, journal=journal, dispatcher=unused())
         life.catch_up = CatchUp(world.chat, shelf, chat_clock, Random(1), lambda: life.repos)
         life.catch_up.lost()
         await settle()

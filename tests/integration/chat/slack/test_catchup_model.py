@@ -23,11 +23,11 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.schema import AgentSection, Config
 from codebutler.domain.model import MessagePosted
 from codebutler.domain.refs import ConversationRef
-from codebutler.intake.intake import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from tests.clock import ManualClock, settle
+from tests.dispatching import unused
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 from tests.memory_chat import ME, MemoryChat
@@ -125,7 +125,7 @@ class Town:
             life = Told(journal, self.clock, self.chat, self.config)
             life.repos.clear()
             life.repos.update({channel: Repo(channel, self.config) for channel in CHANNELS})
-            shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
+            shelf = Shelf(intake=life.intake, journal=journal, dispatcher=unused())
             catch_up = CatchUp(sender.background, shelf, self.clock, Random(1), lambda: life.repos)
             catch_up.lost()
             await settle()

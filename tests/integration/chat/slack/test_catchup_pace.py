@@ -17,10 +17,10 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config
 from codebutler.domain.model import MessageEdited, MessagePosted
 from codebutler.domain.refs import ConversationRef
-from codebutler.intake.intake import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
 from tests.clock import ManualClock
+from tests.dispatching import unused
 from tests.events import posted
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life
 from tests.memory_chat import ME, MemoryChat
@@ -41,7 +41,7 @@ class Busy:
         self.life.repos.update(
             {ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(CHANNELS)}
         )
-        shelf = Shelf(intake=self.life.intake, journal=journal, held=HeldBack())
+        shelf = Shelf(intake=self.life.intake, journal=journal, dispatcher=unused())
         self.catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: self.life.repos)
 
     def said(self, channel: str, root: str | None = None) -> MessagePosted:
@@ -197,7 +197,7 @@ async def test_the_newest_pages_of_all_channels_are_read_before_older_ones(tmp_p
     async with busy(tmp_path) as b:
         pages = Pages(b.chat)
         async with Sender(pages, b.clock, Editor(str), Notes()) as sender:
-            shelf = Shelf(intake=b.life.intake, journal=b.life.journal, held=HeldBack())
+            shelf = Shelf(intake=b.life.intake, journal=b.life.journal, dispatcher=unused())
             b.chat.page_size = 4
             missed = await b.outage()
             b.catch_up = CatchUp(sender.background, shelf, b.clock, Random(1), lambda: b.life.repos)

@@ -14,10 +14,10 @@ from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.refs import ConversationRef
-from codebutler.intake.intake import HeldBack
 from codebutler.intake.journal import Journal
 from codebutler.intake.repos import Repo
 from tests.clock import ManualClock
+from tests.dispatching import unused
 from tests.integration.chat.slack.absences import DEADLINE_S, OWNER, START, Life, World, world
 from tests.memory_chat import ME, MemoryChat
 from tests.notes import Notes
@@ -130,7 +130,7 @@ async def test_a_hundred_channels_stay_within_the_rate_limit(tmp_path: Path) -> 
         life.repos.update(
             {ConversationRef(f"C{number}"): Repo(f"repo{number}", config) for number in range(100)}
         )
-        shelf = Shelf(intake=life.intake, journal=journal, held=HeldBack())
+        shelf = Shelf(intake=life.intake, journal=journal, dispatcher=unused())
         catch_up = CatchUp(sender.background, shelf, clock, Random(1), lambda: life.repos)
         catch_up.lost()
         catch_up.back()
