@@ -169,7 +169,7 @@ def _current_repository() -> RepoEntry:
 
 
 def _first_words(session: PastSession) -> str:
-    line = " ".join(session.asked[0].split())
+    line = " ".join(session.prompts[0].split())
     return line if len(line) <= WORDS_CHARS else f"{line[: WORDS_CHARS - 1]}…"
 
 

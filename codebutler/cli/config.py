@@ -25,7 +25,7 @@ from codebutler.cli.prompts import ask, ask_secret
 from codebutler.config.load import check_layer, is_list
 from codebutler.config.merge import default_layer, leaves, put
 from codebutler.config.programs import agent_fault
-from codebutler.config.resolve import Resolved, is_secret, mask_value, masked
+from codebutler.config.resolve import Resolved, is_secret, mask_value, mask_values
 from codebutler.config.schema import AgentName
 from codebutler.config.trust import HOME_ONLY
 from codebutler.domain.errors import ConfigError
@@ -72,7 +72,7 @@ def show(
     if as_json:
         print_json(
             {
-                "config": masked(resolved.values),
+                "config": mask_values(resolved.values),
                 "sources": resolved.provenance,
                 "trusted": resolved.trusted,
                 "notes": resolved.notes,

@@ -19,9 +19,9 @@ from codebutler.config.channels import channel_in
 from codebutler.config.chats import PEOPLE, ChatSection
 from codebutler.config.legacy import is_legacy, migrate_config
 from codebutler.config.load import check_layer, parse_layer, parse_object
-from codebutler.config.merge import at
+from codebutler.config.merge import value_at
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
-from codebutler.config.registering import GITIGNORE, encode, prepare
+from codebutler.config.registering import GITIGNORE, encode_config, prepare_directory
 from codebutler.config.registry import Registry, find, replace
 from codebutler.config.resolve import Resolved
 from codebutler.config.trust import digest
@@ -47,14 +47,14 @@ def change(edit: Edit, source: str, repo: str = "") -> Layer:
 def _change_repo(registry: Registry, name: str, edit: Edit, source: str) -> Layer:
     """A trusted file stays trusted: the owner changes it."""
     entry = find(registry.load(), name)
-    with prepare(RepoPaths(Path(entry.path))) as directory:
+    with prepare_directory(RepoPaths(Path(entry.path))) as directory:
         before, layer = _rewrite(directory, edit, source)
     if before is not None and digest(before) != entry.digest:
         warn(f"its file was not trusted before: read it, then run `codebutler trust {name}`")
         return layer
     # The digest of what we wrote, not of the file as it is by now: an agent may write, too.
     channel = channel_in(layer) or entry.channel_id
-    trusted = msgspec.structs.replace(entry, digest=digest(encode(layer)), channel_id=channel)
+    trusted = msgspec.structs.replace(entry, digest=digest(encode_config(layer)), channel_id=channel)
     registry.update(partial(replace, entry=trusted))
     return layer
 
@@ -80,7 +80,7 @@ def warn_of_overrides(resolved: Resolved, keys: Iterable[str]) -> None:
 
 
 def _users(layer: Layer, chat: type[ChatSection]) -> list[Any]:
-    return list(at(layer, chat.path(PEOPLE)) or ())
+    return list(value_at(layer, chat.path(PEOPLE)) or ())
 
 
 def _with_users(layer: Layer, chat: type[ChatSection], users: list[Any]) -> Layer:
@@ -93,7 +93,7 @@ def _rewrite(directory: PrivateDir, edit: Edit, source: str) -> tuple[bytes | No
     before = directory.read(CONFIG_NAME)
     layer = edit(parse_layer(before, str(directory.path / CONFIG_NAME)) if before is not None else {})
     check_layer(layer, source)
-    directory.write(CONFIG_NAME, encode(layer))
+    directory.write(CONFIG_NAME, encode_config(layer))
     return before, layer
 
 
@@ -143,7 +143,7 @@ def migrate_config_file(directory: PrivateDir, *, check: bool) -> Step | None:
         return Step(str(file), "would be rewritten", notes=migrated.notes)
     backup = f"{CONFIG_NAME}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.bak"
     directory.write(backup, data)
-    directory.write(CONFIG_NAME, encode(migrated.values))
+    directory.write(CONFIG_NAME, encode_config(migrated.values))
     return Step(str(file), "rewritten", str(directory.path / backup), migrated.notes)
 
 

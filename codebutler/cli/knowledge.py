@@ -23,10 +23,10 @@ from codebutler.cli.context import (
 )
 from codebutler.cli.output import age, notice, print_json, print_line, print_table, printable_lines, warn
 from codebutler.config.chats import message_url
-from codebutler.config.memory import FactChange, MemoryFile, apply, facts_of
+from codebutler.config.memory import FactChange, MemoryFile, apply_changes, facts_of
 from codebutler.config.merge import put
 from codebutler.config.paths import RepoPaths
-from codebutler.config.registering import prepare
+from codebutler.config.registering import prepare_directory
 from codebutler.config.registry import Registry
 from codebutler.config.skills import (
     FILE_NAME,
@@ -104,8 +104,8 @@ def forget(
     if number > len(facts):
         raise CodeButlerError(f"there is no fact {number}: `codebutler memory show` lists them")
     # By its words: the numbers may have changed since.
-    applied = file.change(partial(apply, (FactChange(facts[number - 1]),)))
-    if not applied.made:
+    applied = file.change(partial(apply_changes, (FactChange(facts[number - 1]),)))
+    if not applied.applied:
         raise CodeButlerError("the memory has just changed: run `codebutler memory show` again")
     print_line(f"Forgotten: {facts[number - 1]}")
 
@@ -115,7 +115,7 @@ def _entries(file: MemoryFile) -> list[MemoryEntry]:
     facts = facts_of(file.read())
     try:
         # By name: the parent's packages do not import the worker's.
-        recalled = importlib.import_module("codebutler_worker.memory.learning").recall(file.repo)
+        recalled = importlib.import_module("codebutler_worker.memory.learning").read_stored_memory(file.repo)
     except CodeButlerError as error:
         notice(f"cannot tell where facts come from: {error}")
         return [MemoryEntry(fact) for fact in facts]
@@ -231,7 +231,7 @@ def create(
     _check_name(name)
     if repo:
         paths = RepoPaths(Path(repository(repo).path))
-        with prepare(paths):
+        with prepare_directory(paths):
             root = paths.root
     else:
         root = home().ensure().root

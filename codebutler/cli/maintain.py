@@ -31,7 +31,7 @@ from codebutler.cli.doctor import report_lines
 from codebutler.cli.output import notice, print_json, print_line, warn
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
-from codebutler.config.registering import prepare, vouched
+from codebutler.config.registering import prepare_directory, trust_entry
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
 from codebutler.config.trust import digest
 from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError
@@ -100,12 +100,12 @@ def migrate_repo(registry: Registry, entry: RepoEntry, *, check: bool) -> list[S
         raise CodeButlerError(f"{entry.name}: {paths.repo} no longer exists")
     if not paths.root.exists():
         return []
-    with prepare(paths) if not check else paths.open() as directory:
+    with prepare_directory(paths) if not check else paths.open() as directory:
         was_trusted = digest(directory.read(CONFIG_NAME) or b"") == entry.digest
         config = migrate_config_file(directory, check=check)
         store = migrate_store_file(paths.store, check=check)
     if config and was_trusted and not check:
-        registry.update(partial(replace, entry=vouched(entry)[0]))
+        registry.update(partial(replace, entry=trust_entry(entry)[0]))
     return [step for step in (config, store) if step]
 
 

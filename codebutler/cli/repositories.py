@@ -31,10 +31,10 @@ from codebutler.config.git_repo import repo_root
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
 from codebutler.config.programs import agent_fault
-from codebutler.config.registering import prepare, refuse_unfit, register, vouched
+from codebutler.config.registering import check_repo, prepare_directory, register, trust_entry
 from codebutler.config.registry import (
     JOBS_NAME,
-    Provenance,
+    JobsProvenance,
     Registry,
     RepoEntry,
     add,
@@ -110,7 +110,7 @@ def remove_repo(name: Annotated[str, NAME]) -> None:
 def trust(name: Annotated[str, NAME]) -> None:
     """Trust a repository's current configuration, jobs.yaml and skills, even settings that weaken protection."""
     registry = Registry(home())
-    entry, guarded = vouched(find(registry.load(), name))
+    entry, guarded = trust_entry(find(registry.load(), name))
     jobs = read_jobs(entry)
     entry = msgspec.structs.replace(
         entry,
@@ -148,7 +148,7 @@ def add_repo(
         return
     root = repo_root(path.expanduser())
     entry = RepoEntry(name=name or name_for(root), path=str(root))
-    refuse_unfit(registry, home_dir, entry)
+    check_repo(registry, home_dir, entry)
     if is_host(home_dir):
         _add_on_host(registry, entry, agent)
         return
@@ -256,7 +256,7 @@ def _print_warnings(entry: RepoEntry, ignored: tuple[str, ...], registry: Regist
 
 def _warn_of_foreign_jobs(entry: RepoEntry, registry: Registry) -> None:
     data = read_jobs(entry)
-    if data is not None and (why := Provenance(registry).objection(entry, data)):
+    if data is not None and (why := JobsProvenance(registry).objection(entry, data)):
         warn(f".codebutler/{JOBS_NAME} {why}; until then, its jobs do not run")
 
 
@@ -283,7 +283,7 @@ def _warn_without_agent(entry: RepoEntry) -> None:
 def _migrated_layer(root: Path) -> dict[str, Any]:
     """The repository's own config after old files in its private directory were migrated."""
     paths = RepoPaths(root)
-    with prepare(paths) as directory:
+    with prepare_directory(paths) as directory:
         print_step(migrate_config_file(directory, check=False))
         print_step(migrate_store_file(paths.store, check=False))
         data = directory.read(CONFIG_NAME)

@@ -44,7 +44,7 @@ from codebutler.cluster.membership import (
 )
 from codebutler.cluster.messages import ClusterCodec, EventForHost, HostRemoved, ToHost, encode
 from codebutler.cluster.questions import assignment_digest
-from codebutler.config.channels import assigned
+from codebutler.config.channels import settings_for_host
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ProtocolError, RegistryError
@@ -158,7 +158,7 @@ class HostMoves:
 
     def _is_released(self, name: str, old: str) -> bool:
         digest = assignment_digest(
-            tuple(assigned(each.repo) for each in self._remotes.values() if each.host == old)
+            tuple(settings_for_host(each.repo) for each in self._remotes.values() if each.host == old)
         )
         return self._hosts.is_away(old) or self._fleet.has_released(name, old, digest)
 

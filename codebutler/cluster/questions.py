@@ -39,7 +39,7 @@ from codebutler.cluster.messages import (
     encode,
     incompatibility,
 )
-from codebutler.config.channels import assigned
+from codebutler.config.channels import settings_for_host
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButlerError, ProtocolError
@@ -174,7 +174,7 @@ class HostQuestions:
         self._on_heartbeat(host, beat)
         if beat.leaves:
             self._epochs.hosts.mark_left(host)
-        repos = tuple(assigned(each) for each in self._repos(host))
+        repos = tuple(settings_for_host(each) for each in self._repos(host))
         digest = assignment_digest(repos)
         known, totals = digest == beat.known, f"{epoch} {self._states} {digest}"
         runs = f"{epoch} {digest}"

@@ -25,14 +25,21 @@ NAME_CHARS = 200
 """The longest directory name of sessions that is not a hash (Claude Code 2.1.328)."""
 LISTED_BYTES, READ_BYTES = 2 * 2**20, 128 * 2**20
 """Bytes of a session's record: for a list, and when it is read whole."""
-LOOKED_AT = 50
+MAX_LISTED = 50
 """The newest sessions of an agent that a list considers."""
 SHORT_CHARS = 6
 """The shortest prefix of an ID that names a session."""
 CLAUDE, KIMI = "claude", "kimi"
 _KIMI_ID = re.compile(r"session_[A-Za-z0-9-]{1,80}")
 _CLAUDE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NOT_SAID = ("<command-", "<local-command-", "<system-reminder>", "<bash-", "<task-notification>", "Caveat: ")
+_NOT_PROMPTS = (
+    "<command-",
+    "<local-command-",
+    "<system-reminder>",
+    "<bash-",
+    "<task-notification>",
+    "Caveat: ",
+)
 """Prefixes of messages that Claude Code writes in a person's name."""
 
 
@@ -66,7 +73,7 @@ class PastSession:
     agent: str
     id: str
     changed_s: float
-    asked: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
     answer: str = ""
     from_terminal: bool = False
 
@@ -100,10 +107,10 @@ class SessionFiles:
             return None
         with os.fdopen(fd, "rb") as file:
             changed_s = os.fstat(fd).st_mtime
-            asked, answer, own = _PARSERS[self.agent](_lines(file, limit_bytes))
-        return PastSession(self.agent, session_id, changed_s, tuple(asked), answer, own)
+            prompts, answer, from_terminal = _PARSERS[self.agent](_lines(file, limit_bytes))
+        return PastSession(self.agent, session_id, changed_s, tuple(prompts), answer, from_terminal)
 
-    def newest(self, most: int = LOOKED_AT) -> list[PastSession]:
+    def newest(self, limit: int = MAX_LISTED) -> list[PastSession]:
         """The most recently changed sessions, newest first. Blocking."""
         found = []
         with contextlib.suppress(OSError):
@@ -112,7 +119,7 @@ class SessionFiles:
                 with contextlib.suppress(OSError):
                     changed = os.lstat(self.directory / self.record(session_id)).st_mtime
                     found.append((changed, session_id))
-        read = (self.read(session_id, LISTED_BYTES) for _, session_id in sorted(found, reverse=True)[:most])
+        read = (self.read(session_id, LISTED_BYTES) for _, session_id in sorted(found, reverse=True)[:limit])
         return [session for session in read if session is not None]
 
 
@@ -127,39 +134,39 @@ def files_of(home: Path, workdir: Path) -> tuple[SessionFiles, ...]:
     whose sessions of different directories cannot be told apart."""
     claude, code = home / ".claude", home / ".kimi-code"
     directory = claude_sessions(claude, workdir)
-    own = (SessionFiles(CLAUDE, directory),) if directory != claude / "projects" else ()
-    return (*own, SessionFiles(KIMI, kimi_sessions(code, workdir)))
+    claude_files = (SessionFiles(CLAUDE, directory),) if directory != claude / "projects" else ()
+    return (*claude_files, SessionFiles(KIMI, kimi_sessions(code, workdir)))
 
 
 def terminal_sessions(home: Path, workdir: Path) -> list[PastSession]:
     """The sessions that a person started in a terminal in ``workdir``, newest first. Blocking."""
     found = [each for files in files_of(home, workdir) for each in files.newest()]
-    own = [each for each in found if each.from_terminal and each.asked]
-    return sorted(own, key=lambda each: each.changed_s, reverse=True)
+    sessions = [each for each in found if each.from_terminal and each.prompts]
+    return sorted(sessions, key=lambda each: each.changed_s, reverse=True)
 
 
-def find_session(home: Path, workdir: Path, named: str) -> PastSession:
+def find_session(home: Path, workdir: Path, name: str) -> PastSession:
     """The whole session with that ID, or of ``workdir`` with that prefix. Blocking.
 
     Raises CodeButlerError if there is none, or more than one.
     """
-    text = named.strip().lower()
+    text = name.strip().lower()
     for files in files_of(home, workdir):
         if found := files.read(text):
             return found
-    short = text.removeprefix("session_")
-    names = [
+    prefix = text.removeprefix("session_")
+    matches = [
         (files, each.id)
         for files in files_of(home, workdir)
         for each in files.newest()
-        if len(short) >= SHORT_CHARS and each.id.removeprefix("session_").startswith(short)
+        if len(prefix) >= SHORT_CHARS and each.id.removeprefix("session_").startswith(prefix)
     ]
-    if len(names) == 1 and (found := names[0][0].read(names[0][1])):
+    if len(matches) == 1 and (found := matches[0][0].read(matches[0][1])):
         return found
-    if names:
-        raise CodeButlerError(f"several sessions here start with {named}: give more of the ID")
+    if matches:
+        raise CodeButlerError(f"several sessions here start with {name}: give more of the ID")
     raise CodeButlerError(
-        f"no Claude Code or Kimi Code session {named} was started in this repository: "
+        f"no Claude Code or Kimi Code session {name} was started in this repository: "
         "run `codebutler adopt` there to list them"
     )
 
@@ -167,7 +174,7 @@ def find_session(home: Path, workdir: Path, named: str) -> PastSession:
 Parsed = tuple[list[str], str, bool]
 
 
-class _RecordLine(msgspec.Struct, rename="camel"):
+class _ClaudeLine(msgspec.Struct, rename="camel"):
     """A line of Claude Code's record, as far as it matters here."""
 
     type: str = ""
@@ -178,7 +185,7 @@ class _RecordLine(msgspec.Struct, rename="camel"):
     message: Mapping[str, Any] = MappingProxyType({})
 
 
-class _Wire(msgspec.Struct, rename="camel"):
+class _KimiLine(msgspec.Struct, rename="camel"):
     """A line of Kimi Code's record; only the needed fields."""
 
     type: str = ""
@@ -188,24 +195,24 @@ class _Wire(msgspec.Struct, rename="camel"):
     event: Mapping[str, Any] = MappingProxyType({})
 
 
-_CLAUDE_LINES = msgspec.json.Decoder(_RecordLine)
-_KIMI_LINES = msgspec.json.Decoder(_Wire)
+_CLAUDE_LINES = msgspec.json.Decoder(_ClaudeLine)
+_KIMI_LINES = msgspec.json.Decoder(_KimiLine)
 _CLAUDE_MARKS = (b'"type":"user"', b'"type":"assistant"')
 _KIMI_MARKS = (b'"turn.prompt"', b'"content.part"', b'"runtime.set_binding"')
 
 
 def _lines(file: Any, limit_bytes: int) -> Iterator[bytes]:
     """The whole lines within the limit."""
-    left = limit_bytes
-    while left > 0 and (line := file.readline(left)):
-        left -= len(line)
+    remaining = limit_bytes
+    while remaining > 0 and (line := file.readline(remaining)):
+        remaining -= len(line)
         if line.endswith(b"\n"):
             yield line
 
 
-def _claude(lines: Iterable[bytes]) -> Parsed:
-    asked: list[str] = []
-    answer, own = "", False
+def _parse_claude(lines: Iterable[bytes]) -> Parsed:
+    prompts: list[str] = []
+    answer, from_terminal = "", False
     for line in lines:
         if not any(mark in line for mark in _CLAUDE_MARKS):
             continue
@@ -216,17 +223,17 @@ def _claude(lines: Iterable[bytes]) -> Parsed:
         if found.is_sidechain or found.is_meta or found.is_compact_summary:
             continue
         text = _text(found.message.get("content"))
-        if found.type == "user" and text and not text.startswith(_NOT_SAID):
-            own = own or (not asked and found.entrypoint == "cli")
-            asked.append(text)
+        if found.type == "user" and text and not text.startswith(_NOT_PROMPTS):
+            from_terminal = from_terminal or (not prompts and found.entrypoint == "cli")
+            prompts.append(text)
         elif found.type == "assistant" and text:
             answer = text
-    return asked, answer, own
+    return prompts, answer, from_terminal
 
 
-def _kimi(lines: Iterable[bytes]) -> Parsed:
-    asked: list[str] = []
-    answer, own = "", True
+def _parse_kimi(lines: Iterable[bytes]) -> Parsed:
+    prompts: list[str] = []
+    answer, from_terminal = "", True
     for line in lines:
         if not any(mark in line for mark in _KIMI_MARKS):
             continue
@@ -236,15 +243,15 @@ def _kimi(lines: Iterable[bytes]) -> Parsed:
             continue
         if found.type == "runtime.set_binding":
             # Started over the Agent Client Protocol, as ours are.
-            own = own and not found.runtime_id.startswith("acp:")
+            from_terminal = from_terminal and not found.runtime_id.startswith("acp:")
         elif found.type == "turn.prompt" and found.origin.get("kind") == "user":
-            asked.append(_text(found.input))
+            prompts.append(_text(found.input))
         elif found.type == "context.append_loop_event" and found.event.get("type") == "content.part":
             answer = _text([found.event.get("part")]) or answer
-    return [text for text in asked if text], answer, own
+    return [text for text in prompts if text], answer, from_terminal
 
 
-_PARSERS = MappingProxyType({CLAUDE: _claude, KIMI: _kimi})
+_PARSERS = MappingProxyType({CLAUDE: _parse_claude, KIMI: _parse_kimi})
 
 
 def _text(content: Any) -> str:

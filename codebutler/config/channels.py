@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from codebutler.config.chats import SECTIONS, ChatName, section_of
-from codebutler.config.merge import Layer, at, put
+from codebutler.config.merge import Layer, put, value_at
 from codebutler.config.registry import host_in
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.section import BudgetSection, MetricsSection, TracingSection, limits_any
@@ -33,15 +33,15 @@ def without_chats(config: Config) -> Config:
 
 def without_tokens(config: Config) -> Config:
     """The configuration for a worker: of the chats only its own place, and who may speak there."""
-    chats = {each.key: each.alone for each in config.chats}
+    chats = {each.key: each.for_worker for each in config.chats}
     return replace(config, metrics=MetricsSection(), tracing=TracingSection(), **chats)
 
 
-def assigned(repo: RepoSettings) -> RepoSettings:
+def settings_for_host(repo: RepoSettings) -> RepoSettings:
     """The settings that a host gets for its repository: who may speak, where, who decides, and the budget of all
     repositories together. The gateway's keys stay on the gateway."""
-    chats = {each.key: getattr(repo.config, each.key).alone for each in SECTIONS}
-    told = replace(
+    chats = {each.key: getattr(repo.config, each.key).for_worker for each in SECTIONS}
+    config = replace(
         Config(),
         **chats,
         authorization=repo.config.authorization,
@@ -49,57 +49,57 @@ def assigned(repo: RepoSettings) -> RepoSettings:
         budget=BudgetSection(total=repo.config.budget.total),
     )
     return RepoSettings(
-        name=repo.name, path=repo.path, channel_id=repo.channel_id, config=told, host=host_in(repo.path)
+        name=repo.name, path=repo.path, channel_id=repo.channel_id, config=config, host=host_in(repo.path)
     )
 
 
-def combined(here: Config, given: Config) -> Config:
+def with_gateway_settings(own: Config, given: Config) -> Config:
     """The host's own configuration with the gateway's settings. Which shell commands are allowed stays the host's own
     decision."""
     chats = {each.key: getattr(given, each.key) for each in SECTIONS}
-    patterns = here.authorization
+    patterns = own.authorization
     rules = replace(given.authorization, blocklist=patterns.blocklist, allowlist=patterns.allowlist)
-    total = given.budget.total if limits_any(given.budget.total) else here.budget.total
-    budget = replace(here.budget, total=total)
-    return replace(here, **chats, authorization=rules, approvals=given.approvals, budget=budget)
+    total = given.budget.total if limits_any(given.budget.total) else own.budget.total
+    budget = replace(own.budget, total=total)
+    return replace(own, **chats, authorization=rules, approvals=given.approvals, budget=budget)
 
 
 def channel_in(values: dict[str, Any]) -> ConversationRef:
     """The channel in a layer; "" if it has none."""
     for section, path in zip(reversed(SECTIONS), reversed(PLACES), strict=True):
-        if named := at(values, path):
-            return ConversationRef(f"{section.prefix}{named}")
+        if place := value_at(values, path):
+            return ConversationRef(f"{section.prefix}{place}")
     return NO_CHANNEL
 
 
-def name_channel(values: dict[str, Any], channel: ConversationRef, name: str) -> None:
+def set_channel(values: dict[str, Any], channel: ConversationRef, name: str) -> None:
     """Set the channel of a layer, and remove other chats'. Raises ConfigError if it is invalid."""
     for each in SECTIONS:
         for attribute in (each.place_field, each.place_name_field):
             section, key = each.path(attribute)
             values.get(section, {}).pop(key, None)
-    put(values, *_named(channel, "the registry"))
-    its = section_of(channel)
-    put(values, its.path(its.place_name_field), name)
+    put(values, *_key_and_value(channel, "the registry"))
+    chat = section_of(channel)
+    put(values, chat.path(chat.place_name_field), name)
 
 
-def registered(channel: ConversationRef, source: str, below: Iterable[Layer]) -> Layer:
+def channel_layer(channel: ConversationRef, source: str, below: Iterable[Layer]) -> Layer:
     """A registered channel as a layer above all others. Raises ConfigError if it is invalid."""
     values: dict[str, Any] = {}
-    path, said = _named(channel, source)
-    put(values, path, said)
-    for other, named_as in zip(SECTIONS, PLACES, strict=True):
-        if named_as != path and any(at(layer.values, named_as) for layer in below):
-            put(values, named_as, getattr(other(), other.place_field))
+    path, value = _key_and_value(channel, source)
+    put(values, path, value)
+    for other, other_path in zip(SECTIONS, PLACES, strict=True):
+        if other_path != path and any(value_at(layer.values, other_path) for layer in below):
+            put(values, other_path, getattr(other(), other.place_field))
     return Layer(source, values)
 
 
-def _named(channel: ConversationRef, source: str) -> tuple[tuple[str, str], Any]:
+def _key_and_value(channel: ConversationRef, source: str) -> tuple[tuple[str, str], Any]:
     """The key of the channel, and its value."""
-    its = section_of(channel)
+    chat = section_of(channel)
     try:
-        return its.path(its.place_field), its.named(channel)
+        return chat.path(chat.place_field), chat.named(channel)
     except ValueError:
         raise ConfigError(
-            f"{source}: {channel} is not a {its.title} chat: run `codebutler add-repo` again"
+            f"{source}: {channel} is not a {chat.title} chat: run `codebutler add-repo` again"
         ) from None

@@ -115,7 +115,7 @@ class ChatSection(Section, frozen=True):
         return ""
 
     @property
-    def alone(self) -> Self:
+    def for_worker(self) -> Self:
         """The section for a worker: the repository's place, and who may speak there."""
         told = (PEOPLE, self.place_field, self.place_name_field)
         return type(self)(**{name: getattr(self, name) for name in told})

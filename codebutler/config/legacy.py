@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.load import join, known_keys, shown_key
+from codebutler.config.load import join, known_keys, printable_key
 from codebutler.config.merge import put
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ConfigError
@@ -47,18 +47,20 @@ def migrate_config(values: dict[str, Any]) -> MigratedConfig:
             notes.append("whatsapp: dropped; give the repository a channel with `codebutler add-repo`")
             continue
         if section not in known_keys("") or not isinstance(content, dict):
-            notes.append(f"{shown_key(section)}: dropped, because it no longer has any effect")
+            notes.append(f"{printable_key(section)}: dropped, because it no longer has any effect")
             continue
         for key, value in content.items():
-            name = _today(key)
+            name = _current_key(key)
             if name in known_keys(section) and _is_valid(section, name, value):
                 put(migrated, (section, name), value)
             else:
-                notes.append(f"{shown_key(join(section, key))}: dropped, because it no longer has any effect")
+                notes.append(
+                    f"{printable_key(join(section, key))}: dropped, because it no longer has any effect"
+                )
     return MigratedConfig(migrated, tuple(notes))
 
 
-def _today(key: str) -> str:
+def _current_key(key: str) -> str:
     camel = _SNAKE.sub(lambda match: match[1].upper(), key)
     camel = camel[:1].lower() + camel[1:]
     return _RENAMED.get(camel.lower(), camel)

@@ -129,11 +129,11 @@ def tokens_of(config: Config) -> dict[str, str]:
 
 def token_fault(key: str, token: str) -> str:
     """Why this is not a token for the key, "" if it is one."""
-    wanted = _TOKENS[key]
-    if wanted.pattern.fullmatch(token):
+    spec = _TOKENS[key]
+    if spec.pattern.fullmatch(token):
         return ""
-    kind = _kind(token)
-    return f"expected {wanted.expected}, this is {kind}" if kind else f"expected {wanted.expected}"
+    kind = _token_kind(token)
+    return f"expected {spec.expected}, this is {kind}" if kind else f"expected {spec.expected}"
 
 
 def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
@@ -159,10 +159,10 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
     for key, token in tokens_of(config).items():
         if token and (fault := token_fault(key, token)):
             yield key, fault
-    usual = AuthorizationSection().blocklist
+    defaults = AuthorizationSection().blocklist
     for name in ("blocklist", "allowlist"):
         for index, pattern in enumerate(getattr(config.authorization, name)):
-            if pattern not in usual and (fault := pattern_fault(pattern)):
+            if pattern not in defaults and (fault := pattern_fault(pattern)):
                 yield f"authorization.{name}[{index}]", fault
     try:
         zone_of(config.budget.timezone or "UTC")
@@ -175,7 +175,7 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
             yield f"commands[{index}].prefix", f"{prefix} is defined twice"
 
 
-def _kind(token: str) -> str:
+def _token_kind(token: str) -> str:
     """The kind of token, "" if unknown."""
     if re.search(r"\s", token):
         return "one with spaces in it"
@@ -189,7 +189,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
     result: JsonObject = {}
     for key, value in pairs:
         if key in result:
-            raise ValueError(f"the key {shown_key(key)} appears twice in one object")
+            raise ValueError(f"the key {printable_key(key)} appears twice in one object")
         result[key] = value
     return result
 
@@ -203,21 +203,21 @@ def explain(error: msgspec.ValidationError) -> tuple[str, str]:
     match = _AT.match(str(error))
     what, where = (match["what"], match["where"] or "") if match else (str(error), "")
     if unknown := _UNKNOWN.search(what):
-        return join(where, shown_key(unknown[1])), "unknown key" + _suggestion(where, unknown[1])
+        return join(where, printable_key(unknown[1])), "unknown key" + _suggestion(where, unknown[1])
     if missing := _MISSING.search(what):
         return join(where, missing[1]), "is missing"
     return where, _expectation(where, what)
 
 
-def expected_words(where: str) -> tuple[str, ...]:
+def allowed_values(where: str) -> tuple[str, ...]:
     """The allowed values of the key ``where``; empty if it is not an enumeration."""
-    shape = _shape_at(where)
+    shape = _type_at(where)
     return tuple(str(value) for value in shape.values) if isinstance(shape, shapes.LiteralType) else ()
 
 
 def known_keys(where: str) -> tuple[str, ...]:
     """The keys of the section at ``where`` ("" = the document)."""
-    shape = _shape_at(where)
+    shape = _type_at(where)
     return tuple(f.encode_name for f in shape.fields) if isinstance(shape, shapes.StructType) else ()
 
 
@@ -226,7 +226,7 @@ def join(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
 
 
-def shown_key(key: str) -> str:
+def printable_key(key: str) -> str:
     """A key as an error may show it: short, and printable on one line."""
     plain = "".join(c if c.isprintable() else "?" for c in key)
     return plain if len(plain) <= _MAX_KEY_CHARS else plain[:_MAX_KEY_CHARS] + "…"
@@ -234,16 +234,18 @@ def shown_key(key: str) -> str:
 
 def _expectation(where: str, what: str) -> str:
     if what.startswith("Invalid enum value"):
-        return "expected one of " + ", ".join(expected_words(where))
+        return "expected one of " + ", ".join(allowed_values(where))
     for pattern, words in _PATTERNS.items():
         if repr(pattern) in what:  # so msgspec quotes it
             return f"expected {words}"
     if match := _TYPES.match(what):
-        return _plainly(where, **match.groupdict())
+        return _expected_type(where, **match.groupdict())
     return what[:1].lower() + what[1:].replace("`", "")
 
 
-def _plainly(where: str, expected: str, measure: str | None, sign: str, limit: str, got: str | None) -> str:
+def _expected_type(
+    where: str, expected: str, measure: str | None, sign: str, limit: str, got: str | None
+) -> str:
     """What msgspec expected, in words; ``sign`` and ``limit`` bound the value, or its length (``measure``)."""
     if expected == "object" and (keys := known_keys(where)):
         return f"expected an object with keys such as {keys[0]}"
@@ -256,7 +258,7 @@ def _plainly(where: str, expected: str, measure: str | None, sign: str, limit: s
 
 def is_list(where: str) -> bool:
     """Whether the key ``where`` takes several values."""
-    return isinstance(_shape_at(where), shapes.VarTupleType)
+    return isinstance(_type_at(where), shapes.VarTupleType)
 
 
 def _suggestion(where: str, key: str) -> str:
@@ -264,7 +266,7 @@ def _suggestion(where: str, key: str) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def _shape_at(where: str) -> Any:
+def _type_at(where: str) -> Any:
     shape: Any = shapes.type_info(Config)
     for step in _STEP.findall(where):
         if isinstance(shape, shapes.UnionType):

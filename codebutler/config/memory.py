@@ -32,7 +32,7 @@ MAX_LINE_CHARS = 300
 BULLET = "- "
 _BULLETS = re.compile(r"^(?:[-*+•·‣](?:\s+|$)|#+\s*|\d{1,3}[.)](?:\s+|$))+")
 _LOOKALIKES = str.maketrans({"<": "‹", ">": "›", "`": "'", "\N{FULLWIDTH LESS-THAN SIGN}": "‹"})
-_ORDERS = (
+_INSTRUCTIONS = (
     r"\b(ignore|disregard|forget|override|bypass|overrule)\b.{0,60}\b(instruction|rule|restriction|prompt|order|above"
     r"|previous|earlier|safety|approval|permission|polic)",
     r"\b(system|developer)\s+(prompt|message|note|instruction)",
@@ -50,7 +50,7 @@ _ORDERS = (
 )
 """Patterns of instructions to an agent, or of harm, rather than facts. A tripwire, not a barrier: a match
 only means that a person has to look."""
-_ORDER = re.compile("|".join(_ORDERS), re.IGNORECASE)
+_INSTRUCTION = re.compile("|".join(_INSTRUCTIONS), re.IGNORECASE)
 MAX_FACTS = 200
 MAX_TEXT_CHARS = 24_000
 FULL_SHARE = 0.8
@@ -81,17 +81,17 @@ class MemoryFile:
                 f"cannot read {self.path}: permission denied: check its owner and mode"
             ) from error
 
-    def change(self, work: Callable[[str], Applied]) -> Applied:
+    def change(self, work: Callable[[str], ApplyResult]) -> ApplyResult:
         """Replace the text by the result of ``work``. Raises CodeButlerError, and the file is unchanged."""
         try:
             with RepoPaths(self.repo).open() as directory:
                 lock = os.open(directory.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                    applied = work(_text(directory))
-                    if applied.made:
-                        directory.write(MEMORY_NAME, applied.text.encode())
-                    return applied
+                    result = work(_text(directory))
+                    if result.applied:
+                        directory.write(MEMORY_NAME, result.text.encode())
+                    return result
                 finally:
                     os.close(lock)
         except FileNotFoundError as error:
@@ -107,11 +107,11 @@ def _text(directory: PrivateDir) -> str:
     return "" if data is None else data.decode("utf-8", "replace")
 
 
-def clean(text: str) -> str:
+def clean_fact(text: str) -> str:
     """The fact as one line without its bullet: no control, format or private characters, no tags, no code
     marks, at most 300 characters; "" if nothing is left."""
-    shown = "".join(" " if each.isspace() else each for each in text if not _is_hidden(each))
-    plain = " ".join(unicodedata.normalize("NFC", shown).translate(_LOOKALIKES).split())
+    visible_text = "".join(" " if each.isspace() else each for each in text if not _is_hidden(each))
+    plain = " ".join(unicodedata.normalize("NFC", visible_text).translate(_LOOKALIKES).split())
     line = _BULLETS.sub("", plain)
     return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1].rstrip() + "…"
 
@@ -124,7 +124,7 @@ def visible(text: str) -> str:
 
 def suspicion(line: str) -> str:
     """Why a person should check the line before it is kept: the suspicious words; "" if there are none."""
-    found = _ORDER.search(unicodedata.normalize("NFKC", line))
+    found = _INSTRUCTION.search(unicodedata.normalize("NFKC", line))
     return found[0].strip()[:60] if found else ""
 
 
@@ -156,17 +156,17 @@ class FactChange:
         return "append" if not self.old else "replace" if self.new else "remove"
 
     @property
-    def undone(self) -> FactChange:
+    def inverse(self) -> FactChange:
         """The reverse change."""
         return FactChange(self.new, self.old)
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """The text after all changes: those ``made``, and those refused, with the reason."""
+class ApplyResult:
+    """The text after all changes: those ``applied``, and those refused, with the reason."""
 
     text: str
-    made: tuple[FactChange, ...] = ()
+    applied: tuple[FactChange, ...] = ()
     refused: tuple[tuple[FactChange, Refusal], ...] = ()
 
 
@@ -175,27 +175,29 @@ def facts_of(text: str) -> tuple[str, ...]:
     return tuple(fact for line in text.splitlines() if (fact := _fact(line)))
 
 
-def apply(changes: Sequence[FactChange], text: str, *, verbatim: bool = False) -> Applied:
+def apply_changes(changes: Sequence[FactChange], text: str, *, verbatim: bool = False) -> ApplyResult:
     """``text`` with the changes applied in order. Applying the same changes again refuses them all.
 
     A changed fact must be in it word for word; an added one must not be; and nothing is added to a full
     memory. ``verbatim``: text that people once wrote is restored as it was; a model's words are cleaned.
     """
     lines = text.splitlines()
-    made: list[FactChange] = []
+    applied_changes: list[FactChange] = []
     refused: list[tuple[FactChange, Refusal]] = []
     for change in changes:
-        new = " ".join(change.new.split()) if verbatim else clean(change.new)
+        new = " ".join(change.new.split()) if verbatim else clean_fact(change.new)
         why = _refusal(change, new, lines)
         if why:
             refused.append((change, why))
             continue
-        found = _place(change.old, lines) if change.old else None
+        found = _index_of(change.old, lines) if change.old else None
         at = len(lines) if found is None else found
         lines[at : at + 1] = [BULLET + new] if new else []
-        made.append(FactChange(change.old, new))
+        applied_changes.append(FactChange(change.old, new))
     ending = "\n" if lines else ""
-    return Applied("\n".join(lines) + ending if made else text, tuple(made), tuple(refused))
+    return ApplyResult(
+        "\n".join(lines) + ending if applied_changes else text, tuple(applied_changes), tuple(refused)
+    )
 
 
 def is_full(text: str, share: float = 1.0) -> bool:
@@ -206,9 +208,9 @@ def is_full(text: str, share: float = 1.0) -> bool:
 def _refusal(change: FactChange, new: str, lines: list[str]) -> Refusal | None:
     if not new and (change.new or not change.old):
         return "empty"
-    if change.old and _place(change.old, lines) is None:
+    if change.old and _index_of(change.old, lines) is None:
         return "unknown"
-    if new and new != change.old and _place(new, lines) is not None:
+    if new and new != change.old and _index_of(new, lines) is not None:
         return "known"
     text = "\n".join(lines)
     grows = len(text) + len(BULLET + new) + 1 - len(change.old) > MAX_TEXT_CHARS
@@ -217,7 +219,7 @@ def _refusal(change: FactChange, new: str, lines: list[str]) -> Refusal | None:
     return "known" if new and new == change.old else None
 
 
-def _place(fact: str, lines: list[str]) -> int | None:
+def _index_of(fact: str, lines: list[str]) -> int | None:
     return next((at for at, line in enumerate(lines) if _fact(line) == fact), None)
 
 

@@ -72,7 +72,7 @@ def leaves(values: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
             yield (*path, key), value
 
 
-def at(values: JsonObject, path: tuple[str, ...]) -> Any:
+def value_at(values: JsonObject, path: tuple[str, ...]) -> Any:
     """The value at ``path``; {} if it is missing, since an empty object has no leaf."""
     for key in path:
         values = values.get(key, {})

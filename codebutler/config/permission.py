@@ -108,28 +108,31 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer of ``may``. ``reason`` is for the audit log; ``told`` is the text for a refused person.
-    ``is_strangers``: the person may do nothing here."""
+    """The answer of ``may``. ``reason`` is for the audit log; ``message`` is the text for a refused person.
+    ``is_stranger``: the person may do nothing here."""
 
     allowed: bool
     reason: str
-    told: str = ""
-    is_strangers: bool = False
+    message: str = ""
+    is_stranger: bool = False
 
 
 ALLOWED = Decision(allowed=True, reason="allowed")
-UNKNOWN = Decision(allowed=False, reason="unknown action", told="That is not possible here.")
+UNKNOWN = Decision(allowed=False, reason="unknown action", message="That is not possible here.")
 NOT_LISTED = Decision(
     allowed=False,
     reason="not in newRepos.allow",
-    told="You are not authorized to create repositories: the owner of this machine can allow it in `newRepos.allow`.",
+    message="You are not authorized to create repositories: the owner of this machine can allow it in "
+    "`newRepos.allow`.",
 )
-NOT_THEIRS = Decision(allowed=False, reason="somebody else wrote it", told="Only its author can change that.")
+NOT_THEIRS = Decision(
+    allowed=False, reason="somebody else wrote it", message="Only its author can change that."
+)
 
 TOO_LOOSE = Decision(
     allowed=False,
     reason="not in authorization.mayLoosen",
-    told="That mode needs fewer approvals than the configured one: the owner can allow you to choose it in "
+    message="That mode needs fewer approvals than the configured one: the owner can allow you to choose it in "
     "`authorization.mayLoosen`.",
 )
 
@@ -141,10 +144,10 @@ def may(person: Person, action: Action, place: Where) -> Decision:
         return UNKNOWN
     if not person.is_owner:
         if person.user not in place.config.chat.allowed_ids:
-            return _stranger(person.user, place.config)
+            return _stranger_decision(person.user, place.config)
         rules = place.config.authorization.rules if needs.rule else ()
         if rules and not any(_matches(rule, person.user, needs, place) for rule in rules):
-            return _unruled(needs, place)
+            return _no_rule_decision(needs, place)
         if needs.listed and not {person.user, EVERYBODY} & {*place.config.new_repos.allow}:
             return NOT_LISTED
     if needs.named and not (person.is_owner or _may_loosen(person.user, place.config)):
@@ -153,11 +156,11 @@ def may(person: Person, action: Action, place: Where) -> Decision:
         return NOT_THEIRS
     for prefix in place.prefixes if needs.patterns else ():
         if is_shell(place.config, prefix) and (why := objection_to(place.config, prefix, place.text)):
-            return Decision(allowed=False, reason=why, told=f"That command is {why}; it was not run.")
+            return Decision(allowed=False, reason=why, message=f"That command is {why}; it was not run.")
     return ALLOWED
 
 
-def decided(config: Config, event: Event, request: Request) -> Decision:
+def decide_request(config: Config, event: Event, request: Request) -> Decision:
     """The same for an event's request. The rules of a direct message are those of the repository's own channel."""
     # The control socket and jobs of a file that only the owner writes; a timer belongs to the person who set it.
     is_owners = isinstance(event, MessagePosted | ButtonClicked) and (
@@ -171,8 +174,8 @@ def decided(config: Config, event: Event, request: Request) -> Decision:
     action: Action = "retract" if isinstance(event, MessageDeleted) else "press"
     if isinstance(request, Command):
         action = WORDS[request.name].may if request.name in WORDS else "command"
-    named = (action,) if action in ("push", "move") else ANY_AGENT
-    return may(person, action, Where(config, channel, named))
+    prefixes = (action,) if action in ("push", "move") else ANY_AGENT
+    return may(person, action, Where(config, channel, prefixes))
 
 
 def pushing(config: Config, channel: ConversationRef) -> Where:
@@ -202,18 +205,18 @@ def _matches(rule: AuthorizationRule, user: PersonRef, needs: Needs, place: Wher
     )
 
 
-def _stranger(user: PersonRef, config: Config) -> Decision:
+def _stranger_decision(user: PersonRef, config: Config) -> Decision:
     key = ".".join(config.chat.path(PEOPLE))
-    told = (
+    message = (
         "You are not authorized to use CodeButler here. "
         f"Its owner can add your user ID `{user.removeprefix(config.chat.prefix)}` to `{key}`."
     )
-    return Decision(allowed=False, reason="not in allowedUsers", told=told, is_strangers=True)
+    return Decision(allowed=False, reason="not in allowedUsers", message=message, is_stranger=True)
 
 
-def _unruled(needs: Needs, place: Where) -> Decision:
+def _no_rule_decision(needs: Needs, place: Where) -> Decision:
     """Refuse a person who may do other things here, or the same elsewhere."""
     is_named = needs.rule == "agent" and place.prefixes != ANY_AGENT
     what = needs.what or (f"use `{place.prefixes[-1]}:`" if is_named else "do that")
-    told = f"You are not authorized to {what} here: the owner can allow it in `authorization.rules`."
-    return Decision(allowed=False, reason="no rule allows it", told=told)
+    message = f"You are not authorized to {what} here: the owner can allow it in `authorization.rules`."
+    return Decision(allowed=False, reason="no rule allows it", message=message)

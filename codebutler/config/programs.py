@@ -90,7 +90,7 @@ def program_of(config: Config, prefix: str) -> CommandRule | None:
     return rule if rule.mode in ("interactive", "one-shot") else None
 
 
-def asks_model(config: Config, agent: str) -> bool:
+def uses_model(config: Config, agent: str) -> bool:
     """Whether the agent's runs use a model: programs and our own commands do not."""
     return agent != UNDO and program_of(config, agent) is None
 
@@ -135,7 +135,7 @@ def program_names(config: Config) -> frozenset[str]:
     return frozenset(name for name in named if program_of(config, name) is not None)
 
 
-def beside(config: Config) -> frozenset[str]:
+def parallel_programs(config: Config) -> frozenset[str]:
     """The programs that may run beside an agent's turn: all but the checks, which need a tree at rest."""
     return program_names(config) - {CHECKS.prefix}
 
@@ -156,9 +156,9 @@ def objection(config: Config, command: str) -> str:
     rules = config.authorization
     if len(command) > MAX_SHELL_CHARS:
         return f"longer than {MAX_SHELL_CHARS} characters (put it in a script)"
-    if _fits(rules.blocklist, command):
+    if _matches_any(rules.blocklist, command):
         return "on the blocklist"
-    if rules.allowlist and not _fits(rules.allowlist, command):
+    if rules.allowlist and not _matches_any(rules.allowlist, command):
         return "not on the allowlist"
     return ""
 
@@ -168,7 +168,7 @@ def pattern_fault(pattern: str) -> str:
     import re2
 
     try:
-        _compiled(pattern)
+        _compile(pattern)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace")
         return (
@@ -177,13 +177,13 @@ def pattern_fault(pattern: str) -> str:
     return ""
 
 
-def _fits(patterns: tuple[str, ...], command: str) -> bool:
+def _matches_any(patterns: tuple[str, ...], command: str) -> bool:
     # RE2 accepts no half of a surrogate pair, and its $ is the very end.
     text = command.encode(errors="replace").decode().rstrip("\n")
-    return any(_compiled(pattern).search(text) for pattern in patterns)
+    return any(_compile(pattern).search(text) for pattern in patterns)
 
 
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     """RE2 itself caches the most recent ones."""
     import re2  # a few MB, not needed without patterns
 
@@ -198,20 +198,20 @@ def objection_to_lines(config: Config, text: str) -> str:
     return next((why for line in lines if (why := objection(config, line))), "")
 
 
-ANSWER_S = 10.0
-MOST_BYTES = 2**20
-NOTE = "search-path"
+SHELL_LIMIT_S = 10.0
+MAX_SHELL_BYTES = 2**20
+PATH_NOTE = "search-path"
 MARK = "codebutler-asks-for-the-path"
 # Works in every shell with -ilc: sh, bash, zsh, fish.
 QUESTION = f"echo; echo {MARK}; printenv PATH; echo {MARK}"
 # The shell's own files may start anything: they get no token. The last variable tells them why they run.
 PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
-ASKING = {"TERM": "dumb", "CODEBUTLER_ASKS_FOR_PATH": "1"}
+SHELL_VARIABLES = {"TERM": "dumb", "CODEBUTLER_ASKS_FOR_PATH": "1"}
 # Where `npm install --prefix ~/.local`, pipx and uv put programs, whether or not a shell knows.
 OWN_PROGRAMS = Path(".local/bin")
 
 
-async def search_path(env: Mapping[str, str], shell: Path | None, before: str = "") -> str:
+async def find_search_path(env: Mapping[str, str], shell: Path | None, before: str = "") -> str:
     """The PATH to look for programs in; that of ``env`` first, so that the caller's settings win.
 
     Without a ``shell`` nobody is asked. ``before``: what was found the last time, for a shell that does not answer.
@@ -220,26 +220,26 @@ async def search_path(env: Mapping[str, str], shell: Path | None, before: str = 
     home = Path(env.get("HOME") or "~").expanduser()
     if not _is_ours(home):
         return own
-    told = "" if shell is None else await ask(shell, env) or before
-    return joined(own, told, str(home / OWN_PROGRAMS))
+    shell_path = "" if shell is None else await ask_shell(shell, env) or before
+    return join_paths(own, shell_path, str(home / OWN_PROGRAMS))
 
 
-async def supervisors_path(home: Home, env: Mapping[str, str], shell: Path | None) -> str:
+async def save_search_path(home: Home, env: Mapping[str, str], shell: Path | None) -> str:
     """The supervisor's PATH, which it saves in the home: for the next start, and for `codebutler doctor`."""
-    found = await search_path(env, shell, noted(home))
+    found = await find_search_path(env, shell, saved_path(home))
     # An unwritable home must not stop the supervisor for this.
     with home.open() as files, contextlib.suppress(CodeButlerError):
-        files.write(NOTE, os.fsencode(found))
+        files.write(PATH_NOTE, os.fsencode(found))
     return found
 
 
-def noted(home: Home) -> str:
+def saved_path(home: Home) -> str:
     """The PATH of the supervisor that was started last, "" if unknown."""
     with home.open() as files:
-        return os.fsdecode(files.read(NOTE) or b"")
+        return os.fsdecode(files.read(PATH_NOTE) or b"")
 
 
-def joined(own: str, *further: str) -> str:
+def join_paths(own: str, *further: str) -> str:
     """``own`` unchanged, plus new absolute entries of ``further``. Pure."""
     entries = own.split(os.pathsep)
     for path in further:
@@ -256,12 +256,12 @@ def login_shell() -> Path | None:
     return Path(named) if named.startswith("/") else None
 
 
-async def ask(shell: Path, env: Mapping[str, str], *, limit_s: float = ANSWER_S) -> str:
+async def ask_shell(shell: Path, env: Mapping[str, str], *, limit_s: float = SHELL_LIMIT_S) -> str:
     """The PATH that ``shell`` sets, "" if it does not answer within ``limit_s`` seconds."""
-    return await asyncio.to_thread(_ask, shell, env, limit_s)
+    return await asyncio.to_thread(_run_shell, shell, env, limit_s)
 
 
-def _ask(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
+def _run_shell(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
     passed = {name: env[name] for name in PASSED_ON if name in env}
     try:
         # In a separate session: an interactive shell would take over our terminal.
@@ -270,7 +270,7 @@ def _ask(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath, "SHELL": str(shell), **passed, **ASKING},
+            env={"PATH": os.defpath, "SHELL": str(shell), **passed, **SHELL_VARIABLES},
             cwd="/",
             start_new_session=True,
         )
@@ -279,24 +279,24 @@ def _ask(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
     assert process.stdout is not None
     # Not to the end of the output: programs that the shell's files leave running may hold it open.
     with process.stdout:
-        said = _read(process.stdout.fileno(), time.monotonic() + limit_s)
+        output = _read(process.stdout.fileno(), time.monotonic() + limit_s)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    _, _, told = said.partition(f"\n{MARK}\n".encode())
-    path, end, _ = told.partition(f"\n{MARK}\n".encode())
+    _, _, answer = output.partition(f"\n{MARK}\n".encode())
+    path, end, _ = answer.partition(f"\n{MARK}\n".encode())
     return os.fsdecode(path) if end else ""
 
 
 def _read(pipe: int, until_s: float) -> bytes:
     """The output up to the second mark, its end, the time limit or the size limit."""
-    said = b""
-    while said.count(f"{MARK}\n".encode()) < 2 and len(said) < MOST_BYTES:
+    output = b""
+    while output.count(f"{MARK}\n".encode()) < 2 and len(output) < MAX_SHELL_BYTES:
         ready, _, _ = select.select([pipe], [], [], max(0.0, until_s - time.monotonic()))
         if not ready or not (chunk := os.read(pipe, 65536)):
             break
-        said += chunk
-    return said
+        output += chunk
+    return output
 
 
 def _is_ours(home: Path) -> bool:
@@ -332,26 +332,26 @@ class Choice:
 CONFIGURED = Choice()
 
 
-def section_of(config: Config, agent: str) -> ModelSection | None:
+def model_section_of(config: Config, agent: str) -> ModelSection | None:
     """The agent's settings; None for an agent without a model and mode of ours."""
     rule = next((rule for rule in config.commands if rule.prefix == agent), None)
-    is_another = rule is not None and (
+    is_replaced = rule is not None and (
         rule.mode in ("interactive", "one-shot") or (rule.mode == "acp" and (agent != "kimi" or rule.args))
     )
-    if agent not in _SECTIONS or is_another:
+    if agent not in _SECTIONS or is_replaced:
         return None
     found: ModelSection = getattr(config, agent)
     return found
 
 
-def word_for(mode: str) -> str:
+def mode_name(mode: str) -> str:
     """The mode's name for people."""
     return next((word for word, each in MODES.items() if each == mode), mode)
 
 
 def is_looser(config: Config, agent: str, mode: Mode) -> bool:
     """Whether the agent would ask less than it is configured to."""
-    section = section_of(config, agent)
+    section = model_section_of(config, agent)
     if section is None or not mode:
         return False
     strictest_first = [*MODES.values()]
@@ -360,7 +360,7 @@ def is_looser(config: Config, agent: str, mode: Mode) -> bool:
 
 def with_choice(config: Config, agent: str, choice: Choice) -> Config:
     """The configuration that the agent runs with."""
-    section = section_of(config, agent)
+    section = model_section_of(config, agent)
     if section is None or choice == CONFIGURED:
         return config
     model = choice.model or section.model
@@ -370,6 +370,6 @@ def with_choice(config: Config, agent: str, choice: Choice) -> Config:
     return replace(config, **{agent: changed})
 
 
-def usual_model(section: ModelSection) -> str:
+def configured_model(section: ModelSection) -> str:
     """The choice that restores the configured model in a session."""
     return DEFAULT_MODEL if isinstance(section, ClaudeSection) else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.channels import CHANNEL_KEYS, channel_in, name_channel
+from codebutler.config.channels import CHANNEL_KEYS, channel_in, set_channel
 from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked
 from codebutler.config.load import check_layer, parse_layer
 from codebutler.config.merge import put
@@ -26,20 +26,22 @@ GITIGNORE = ".gitignore"
 IGNORE_ALL = b"*\n"
 
 
-def refuse_unfit(registry: Registry, where: Home, entry: RepoEntry) -> None:
+def check_repo(registry: Registry, where: Home, entry: RepoEntry) -> None:
     """Raises CodeButlerError if anything prevents serving the repository, or if it is registered already.
     Its own config is not checked."""
     root = Path(entry.path)
     _refuse_home_within(root, where)
     _refuse_foreign_store(root)
     add(registry.load(), entry)
-    _refuse_roots_own(root)
+    # No agent could start in root's repository: say it now, not at the first message.
+    if os.geteuid() == 0 and Owner.at(root).is_root:
+        raise ConfigError(ROOTS_OWN.format(repo=root))
     read_jobs(entry)
     for directory in (RepoPaths(root).root, where.root):
-        there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
-        if not os.access(there, os.W_OK | os.X_OK):
+        existing = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
+        if not os.access(existing, os.W_OK | os.X_OK):
             raise ConfigError(
-                f"{there} cannot be written: check its permissions, and that its disk is not read-only"
+                f"{existing} cannot be written: check its permissions, and that its disk is not read-only"
             )
 
 
@@ -50,21 +52,21 @@ def register(
     repository and trust that file. Returns the entry as stored, and the guarded keys that prevent trust: git tracks
     the file, so they came with the repository. Raises CodeButlerError."""
     if entry.channel_id:  # a host's repositories have none: its gateway has their channels
-        name_channel(layer, entry.channel_id, channel.removeprefix("#"))
+        set_channel(layer, entry.channel_id, channel.removeprefix("#"))
     if agent:
         put(layer, ("agent", "default"), agent)
     paths = RepoPaths(Path(entry.path))
     check_layer(layer, str(paths.config))
     with paths.open() as directory:
-        directory.write(CONFIG_NAME, encode(layer))
-    trusted, guarded = vouched(entry)
+        directory.write(CONFIG_NAME, encode_config(layer))
+    trusted, guarded = trust_entry(entry)
     foreign = _came_with_the_repository(paths.repo, guarded)
-    kept = entry if foreign else trusted
-    registry.update(partial(add, entry=kept))
-    return kept, foreign
+    stored = entry if foreign else trusted
+    registry.update(partial(add, entry=stored))
+    return stored, foreign
 
 
-def prepare(paths: RepoPaths) -> PrivateDir:
+def prepare_directory(paths: RepoPaths) -> PrivateDir:
     """The repository's private directory, created if missing: mode 0700, ignored by git. Enter it to use it. Raises
     ConfigError if a link or a file is in its place."""
     with paths.open(create=True) as directory:
@@ -74,16 +76,9 @@ def prepare(paths: RepoPaths) -> PrivateDir:
     return paths.open()
 
 
-def encode(layer: dict[str, Any]) -> bytes:
+def encode_config(layer: dict[str, Any]) -> bytes:
     """A config file's content, for people to read and edit."""
     return msgspec.json.format(msgspec.json.encode(layer), indent=2) + b"\n"
-
-
-def _refuse_roots_own(root: Path) -> None:
-    """Raises CodeButlerError for root's repository: no agent could start there, so say it now, not at the first
-    message."""
-    if os.geteuid() == 0 and Owner.at(root).is_root:
-        raise ConfigError(ROOTS_OWN.format(repo=root))
 
 
 def _refuse_home_within(root: Path, where: Home) -> None:
@@ -106,7 +101,7 @@ def _refuse_foreign_store(root: Path) -> None:
         )
 
 
-def vouched(entry: RepoEntry) -> tuple[RepoEntry, tuple[str, ...]]:
+def trust_entry(entry: RepoEntry) -> tuple[RepoEntry, tuple[str, ...]]:
     """(the entry with the digest and channel of its file as it is now, the guarded keys that file sets). Raises
     ConfigError if the file cannot be used."""
     data = read_repo_config(entry)

@@ -32,7 +32,7 @@ _RESERVED = frozenset({"all"})
 MAX_REGISTRY_BYTES = 2**20
 JOBS_NAME = "jobs.yaml"
 JOBS_PATH = f"{PRIVATE_DIR}/{JOBS_NAME}"
-REMEMBERED = 20
+MAX_FOREIGN_DIGESTS = 20
 
 
 class RepoEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,8 +131,8 @@ def add(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
 
 def remove(entries: RepoEntries, name: str) -> RepoEntries:
     """The entries without the one of that name. Raises RegistryError if there is none."""
-    gone = find(entries, name)
-    return tuple(entry for entry in entries if entry is not gone)
+    removed = find(entries, name)
+    return tuple(entry for entry in entries if entry is not removed)
 
 
 def replace(entries: RepoEntries, entry: RepoEntry) -> RepoEntries:
@@ -169,7 +169,7 @@ def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:
         )
 
 
-class Provenance:
+class JobsProvenance:
     """Decides about the ``jobs.yaml`` of registered repositories. Asks git once per content; may block."""
 
     def __init__(self, registry: Registry, tracked: Callable[[Path, str], bool] = is_tracked) -> None:
@@ -184,33 +184,29 @@ class Provenance:
 
         Raises CodeButlerError if that cannot be determined or recorded.
         """
-        found = digest(data)
-        if found == entry.jobs_digest:
+        jobs_digest = digest(data)
+        if jobs_digest == entry.jobs_digest:
             return ""
         with self._lock:
-            if self._is_foreign(entry, found):
+            if self._is_foreign(entry, jobs_digest):
                 return f"came with the repository: read it, then run `codebutler trust {entry.name}`"
         return ""
 
-    def _is_foreign(self, entry: RepoEntry, found: str) -> bool:
-        known = (entry.path, found)
-        if known in self._foreign or found in entry.foreign_jobs:
+    def _is_foreign(self, entry: RepoEntry, jobs_digest: str) -> bool:
+        known = (entry.path, jobs_digest)
+        if known in self._foreign or jobs_digest in entry.foreign_jobs:
             return True
         if known in self._own:
             return False
         repo = RepoPaths(Path(entry.path))
-        if not is_submodule(repo) and not self._tracked(repo.repo, JOBS_PATH):
+        # Git does not list the files of a submodule's work tree.
+        is_submodule = os.path.lexists(repo.root / ".git")
+        if not is_submodule and not self._tracked(repo.repo, JOBS_PATH):
             self._own.add(known)
             return False
-        self._registry.update(partial(_disowned, name=entry.name, found=found))
+        self._registry.update(partial(_record_foreign, name=entry.name, jobs_digest=jobs_digest))
         self._foreign.add(known)
         return True
-
-
-def is_submodule(repo: RepoPaths) -> bool:
-    """Whether the private directory is another repository's work tree, whose files git does not list in this
-    one."""
-    return os.path.lexists(repo.root / ".git")
 
 
 def read_jobs(entry: RepoEntry) -> bytes | None:
@@ -224,10 +220,12 @@ def read_jobs(entry: RepoEntry) -> bytes | None:
         return None
 
 
-def _disowned(entries: RepoEntries, name: str, found: str) -> RepoEntries:
+def _record_foreign(entries: RepoEntries, name: str, jobs_digest: str) -> RepoEntries:
     entry = find(entries, name)
-    others = tuple(each for each in entry.foreign_jobs if each != found)
-    return replace(entries, msgspec.structs.replace(entry, foreign_jobs=(*others, found)[-REMEMBERED:]))
+    others = tuple(each for each in entry.foreign_jobs if each != jobs_digest)
+    return replace(
+        entries, msgspec.structs.replace(entry, foreign_jobs=(*others, jobs_digest)[-MAX_FOREIGN_DIGESTS:])
+    )
 
 
 def unaccented(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from codebutler.config.channels import channel_in, registered
+from codebutler.config.channels import channel_in, channel_layer
 from codebutler.config.chats import SECTIONS
 from codebutler.config.load import check_layer, parse_layer, tokens_of
 from codebutler.config.merge import Layer, MergedLayers, default_layer, leaves, merge, put
@@ -24,7 +24,7 @@ from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.programs import NATIVE_PREFIX, agent_fault, successor_of
 from codebutler.config.registry import RepoEntry
 from codebutler.config.schema import Config, RepoSettings
-from codebutler.config.trust import digest, strip_misplaced, strip_untrusted, tightened
+from codebutler.config.trust import digest, strip_misplaced, strip_untrusted, tighten
 from codebutler.domain.errors import ConfigError
 
 REGISTRY = "repos.json"
@@ -49,7 +49,7 @@ class Resolved:
 def resolve_global(home: Home, env: Mapping[str, str]) -> Resolved:
     """Without a repository. Raises ConfigError (LegacyConfigError for a WhatsApp-era file)."""
     merged = merge([default_layer(), *_home_layers(home), *_environment(home, env)])
-    return _resolved(merged, "the merged configuration")
+    return _check_merged(merged, "the merged configuration")
 
 
 def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolved:
@@ -65,11 +65,11 @@ def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolv
     trusted = data is None or digest(data) == entry.digest
     before, after = [default_layer(), *_home_layers(home)], _environment(home, env)
     if entry.channel_id:
-        named = channel_in(layer) == entry.channel_id
+        is_named = channel_in(layer) == entry.channel_id
         below = [*before[1:], Layer(source, layer)]
-        after = [registered(entry.channel_id, source if named else REGISTRY, below), *after]
-    placed, misplaced = strip_misplaced(layer)
-    merged = merge([*before, Layer(source, placed), *after])
+        after = [channel_layer(entry.channel_id, source if is_named else REGISTRY, below), *after]
+    accepted, misplaced = strip_misplaced(layer)
+    merged = merge([*before, Layer(source, accepted), *after])
     notes = _misplaced_note(source, misplaced, home)
     if not trusted:
         harmless, _ = strip_untrusted(layer)
@@ -78,9 +78,9 @@ def resolve_repo(home: Home, entry: RepoEntry, env: Mapping[str, str]) -> Resolv
             # It may name an agent of commands that do not count.
             harmless.get("agent", {}).pop("default", None)
             safe = merge([*before, Layer(source, harmless), *after])
-        merged, applied, ignored = tightened(safe, merged, Layer(source, layer))
+        merged, applied, ignored = tighten(safe, merged, Layer(source, layer))
         notes = _untrusted_note(entry, source, applied, ignored)
-    return _resolved(merged, f"the merged configuration of {entry.name}", notes, trusted=trusted)
+    return _check_merged(merged, f"the merged configuration of {entry.name}", notes, trusted=trusted)
 
 
 def read_repo_config(entry: RepoEntry) -> bytes | None:
@@ -152,7 +152,7 @@ def _misplaced_note(source: str, misplaced: tuple[str, ...], home: Home) -> tupl
     )
 
 
-def _resolved(
+def _check_merged(
     merged: MergedLayers, source: str, notes: tuple[str, ...] = (), *, trusted: bool = True
 ) -> Resolved:
     config = check_layer(merged.values, source)
@@ -165,12 +165,12 @@ def _resolved(
     return Resolved(config, merged.values, merged.provenance, notes, trusted)
 
 
-def _words(value: str) -> list[str]:
+def _split_list(value: str) -> list[str]:
     return [word for part in value.split(",") if (word := part.strip())]
 
 
 def _whole_numbers(value: str) -> list[int]:
-    return [int(word) for word in _words(value)]
+    return [int(word) for word in _split_list(value)]
 
 
 def _number(value: str) -> float:
@@ -193,8 +193,8 @@ VARIABLES: Mapping[str, Variable] = {
     "SLACK_BOT_TOKEN": Variable("slack.botToken"),
     "SLACK_APP_TOKEN": Variable("slack.appToken"),
     "SLACK_API_URL": Variable("slack.apiBaseUrl"),
-    "SLACK_LISTEN_CHANNELS": Variable("slack.listenChannels", _words),
-    "ALLOWED_USER_IDS": Variable("slack.allowedUsers", _words),
+    "SLACK_LISTEN_CHANNELS": Variable("slack.listenChannels", _split_list),
+    "ALLOWED_USER_IDS": Variable("slack.allowedUsers", _split_list),
     "TELEGRAM_BOT_TOKEN": Variable("telegram.botToken"),
     "TELEGRAM_API_URL": Variable("telegram.apiBaseUrl"),
     "TELEGRAM_ALLOWED_USER_IDS": Variable(
@@ -257,11 +257,11 @@ def parse_env_file(data: bytes, source: str) -> dict[str, str]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise ConfigError(f"{source}: line {number}: expected NAME=value")
-        values[match[1]] = _unquoted(match[2], f"{source}: line {number}")
+        values[match[1]] = _unquote(match[2], f"{source}: line {number}")
     return values
 
 
-def _unquoted(value: str, where: str) -> str:
+def _unquote(value: str, where: str) -> str:
     if value[:1] in ("'", '"'):
         body, quote, rest = value[1:].partition(value[0])
         if not quote or (rest.strip() and not rest.strip().startswith("#")):
@@ -304,8 +304,8 @@ def secrets_of(config: Config) -> set[str]:
 
 def secrets_in(settings: RepoSettings) -> set[str]:
     """Every secret value in a worker's settings."""
-    given = {settings.agent_env.get(name, "") for name in SECRET_AGENT_VARIABLES}
-    return secrets_of(settings.config) | (given - {""})
+    agent_secrets = {settings.agent_env.get(name, "") for name in SECRET_AGENT_VARIABLES}
+    return secrets_of(settings.config) | (agent_secrets - {""})
 
 
 def is_secret(key: str) -> bool:
@@ -313,7 +313,7 @@ def is_secret(key: str) -> bool:
     return key.rpartition(".")[2] in _SECRET_NAMES
 
 
-def masked(values: dict[str, Any]) -> dict[str, Any]:
+def mask_values(values: dict[str, Any]) -> dict[str, Any]:
     """A copy with every secret replaced; an unset one stays empty, so that it is seen to be missing."""
     result: dict[str, Any] = {}
     for path, value in leaves(values):

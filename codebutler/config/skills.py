@@ -35,7 +35,9 @@ MAX_BYTES = 64 * 1024
 _FRONT = re.compile(
     r"\A\ufeff?---[ \t]*\r?\n(?P<front>.*?)^---[ \t]*\r?$\n?(?P<body>.*)\Z", re.DOTALL | re.MULTILINE
 )
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
 """Control characters, changes of the reading direction, and tags: a person who trusts a skill does not see
 them, an agent does."""
 PROGRAM_TEMPLATE = '''\
@@ -64,7 +66,7 @@ class FoundSkills:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class _SkillFiles:
     name: str
     text: bytes
     program: bytes | None
@@ -79,13 +81,13 @@ def find_skills(home: Home | None, repo: Path | None = None, trusted_digest: str
     if home is not None:
         sources.append(("home", home.root / SKILLS))
     for origin, directory in sources:
-        _add(skills, problems, origin, _read(directory, problems, follow_links=True))
+        _add_parsed(skills, problems, origin, _read(directory, problems, follow_links=True))
     if repo is None:
         return FoundSkills(skills, tuple(problems))
     own = _read(RepoPaths(repo).root / SKILLS, problems, follow_links=False)
     if own and _digest(own) != trusted_digest:
         return FoundSkills(skills, tuple(problems), tuple(each.name for each in own))
-    _add(skills, problems, "repo", own)
+    _add_parsed(skills, problems, "repo", own)
     return FoundSkills(skills, tuple(problems))
 
 
@@ -95,7 +97,9 @@ def skills_digest(repo: Path) -> str:
     return _digest(own) if own else ""
 
 
-def _add(skills: dict[str, Skill], problems: list[str], origin: Origin, found: Iterable[_Files]) -> None:
+def _add_parsed(
+    skills: dict[str, Skill], problems: list[str], origin: Origin, found: Iterable[_SkillFiles]
+) -> None:
     for files in found:
         try:
             skills[files.name] = parse_skill(files.text, files.name, origin, files.program)
@@ -103,9 +107,9 @@ def _add(skills: dict[str, Skill], problems: list[str], origin: Origin, found: I
             problems.append(f"{origin}: {error}")
 
 
-def _read(directory: Path, problems: list[str], *, follow_links: bool) -> list[_Files]:
+def _read(directory: Path, problems: list[str], *, follow_links: bool) -> list[_SkillFiles]:
     try:
-        names = sorted(name for name in _names(directory, follow_links=follow_links) if is_name(name))
+        names = sorted(name for name in _directories(directory, follow_links=follow_links) if is_name(name))
     except OSError:
         return []
     found = []
@@ -116,7 +120,7 @@ def _read(directory: Path, problems: list[str], *, follow_links: bool) -> list[_
                 with PrivateDir(directory / name, follow_links=follow_links) as files:
                     text = files.read(FILE_NAME, MAX_BYTES)
                     if text is not None:
-                        found.append(_Files(name, text, files.read(PROGRAM_NAME, MAX_BYTES)))
+                        found.append(_SkillFiles(name, text, files.read(PROGRAM_NAME, MAX_BYTES)))
             except FileNotFoundError:
                 raise
             except (CodeButlerError, OSError) as error:
@@ -124,7 +128,7 @@ def _read(directory: Path, problems: list[str], *, follow_links: bool) -> list[_
     return found
 
 
-def _names(directory: Path, *, follow_links: bool) -> list[str]:
+def _directories(directory: Path, *, follow_links: bool) -> list[str]:
     """Its directories. Raises OSError, also for a link if links are not followed."""
     follow = 0 if follow_links else os.O_NOFOLLOW
     parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | follow)
@@ -145,7 +149,7 @@ def _names(directory: Path, *, follow_links: bool) -> list[str]:
         os.close(descriptor)
 
 
-def _digest(found: Iterable[_Files]) -> str:
+def _digest(found: Iterable[_SkillFiles]) -> str:
     """Hashes every name and content with its length, so that nothing can move from one into another."""
     total = hashlib.sha256()
     for files in found:
@@ -213,8 +217,8 @@ def is_name(name: str) -> bool:
 
 def template(name: str, description: str) -> str:
     """A template for a new ``SKILL.md``."""
-    told = description.replace("\n", " ").strip() or "What it does, and when to use it."
-    quoted = msgspec.json.encode(told).decode()  # JSON strings are YAML strings
+    text = description.replace("\n", " ").strip() or "What it does, and when to use it."
+    quoted = msgspec.json.encode(text).decode()  # JSON strings are YAML strings
     return (
         f"---\nname: {name}\ndescription: {quoted}\n---\n\nDescribe step by step what the agent should do.\n"
     )
@@ -225,7 +229,7 @@ def _text(data: bytes, source: str) -> str:
         text = data.decode()
     except UnicodeDecodeError:
         raise SkillError(f"{source}: not valid UTF-8: save the file as UTF-8") from None
-    if found := _UNSEEN.search(text):
+    if found := _INVISIBLE.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise SkillError(
             f"{source}: line {line} contains an invisible character (U+{ord(found[0]):04X}): remove it"

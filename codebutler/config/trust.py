@@ -15,26 +15,27 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from operator import and_, or_
 from types import MappingProxyType
 from typing import Any
 
 from codebutler.config.chats import PEOPLE, SECTIONS
-from codebutler.config.merge import JsonObject, Layer, MergedLayers, at, leaves, put
+from codebutler.config.merge import JsonObject, Layer, MergedLayers, leaves, put, value_at
 
 Path = tuple[str, ...]
 Choose = Callable[[Any, Any], Any]
 """A value no looser than the trusted and the claimed one; the trusted one if they are equal."""
 
 MODES = ("plan", "ask", "acceptEdits", "bypassPermissions")
-USUAL = MappingProxyType({"memoryMb": (512, 4096), "processes": (128, 512), "cpus": (1, 0)})
+LIMIT_DEFAULTS = MappingProxyType({"memoryMb": (512, 4096), "processes": (128, 512), "cpus": (1, 0)})
 """The default of a missing limit: the smallest of any sandbox, and the largest (0 = none)."""
-NOBODY: JsonObject = {"channels": [], "users": [], "allowedPrefixes": []}
-NOTHING = r"[^\s\S]"
-RULES_AT_MOST = 1000
-PATTERNS_AT_MOST = 50
+NOBODY_RULE: JsonObject = {"channels": [], "users": [], "allowedPrefixes": []}
+MATCHES_NOTHING = r"[^\s\S]"
+MAX_RULES = 1000
+MAX_PATTERNS = 50
 PATTERN_CHARS = 200
-_ENTRY = re.compile(r"(?P<wild>\*\.)?(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>\d+))?")
-_WEB = ("80", "443")
+_HOST_ENTRY = re.compile(r"(?P<wild>\*\.)?(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>\d+))?")
+_WEB_PORTS = ("80", "443")
 """The ports of an entry without one."""
 
 
@@ -42,13 +43,13 @@ def stricter(trusted: JsonObject, claimed: JsonObject) -> JsonObject:
     """``trusted``, a whole configuration as JSON, with the stricter values of ``claimed``, another one."""
     result = copy.deepcopy(trusted)
     for path, choose in _ORDERS.items():
-        put(result, path, choose(at(trusted, path), at(claimed, path)))
+        put(result, path, choose(value_at(trusted, path), value_at(claimed, path)))
     put(result, ("sandbox", "hosts"), _hosts(result, trusted, claimed))
     put(result, ("native", "allowedPrograms"), _programs(trusted["native"], claimed["native"]))
     return result
 
 
-def _word(*strictest_first: str) -> Choose:
+def _strictest(*strictest_first: str) -> Choose:
     return lambda ours, theirs: min(ours, theirs, key=strictest_first.index)
 
 
@@ -57,36 +58,28 @@ def _mode(ours: str, theirs: str) -> str:
     return theirs if ours == "none" else ours
 
 
-def _least(ours: float | None, theirs: float | None) -> float | None:
+def _smaller(ours: float | None, theirs: float | None) -> float | None:
     """None = no limit."""
     return ours if theirs is None or (ours is not None and ours <= theirs) else theirs
 
 
-def _least_but_0(ours: float, theirs: float) -> float:
+def _smaller_nonzero(ours: float, theirs: float) -> float:
     """0 = no limit."""
     return ours if theirs == 0 or 0 < ours <= theirs else theirs
 
 
 def _limit(name: str) -> Choose:
-    smallest, largest = USUAL[name]
+    smallest, largest = LIMIT_DEFAULTS[name]
 
     def choose(ours: float | None, theirs: float | None) -> float | None:
         if ours is not None and theirs is not None:
-            return _least_but_0(ours, theirs)
-        given = theirs if ours is None else ours
-        if given is None or (largest and given and given >= largest) or given == 0:
+            return _smaller_nonzero(ours, theirs)
+        limit = theirs if ours is None else ours
+        if limit is None or (largest and limit and limit >= largest) or limit == 0:
             return None
-        return min(given, smallest)
+        return min(limit, smallest)
 
     return choose
-
-
-def _both(ours: bool, theirs: bool) -> bool:
-    return ours and theirs
-
-
-def _either(ours: bool, theirs: bool) -> bool:
-    return ours or theirs
 
 
 def _common(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
@@ -102,14 +95,14 @@ def _largest(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, in
 
 
 def _blocked(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    return _all_of(ours, [each for each in theirs if is_plain(each)][:PATTERNS_AT_MOST])
+    return _all_of(ours, [each for each in theirs if is_plain(each)][:MAX_PATTERNS])
 
 
 def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     if not theirs:
         return list(ours)
-    plain = [each for each in theirs if is_plain(each)][:PATTERNS_AT_MOST]
-    return (_common(ours, theirs) if ours else plain) or [NOTHING]
+    plain = [each for each in theirs if is_plain(each)][:MAX_PATTERNS]
+    return (_common(ours, theirs) if ours else plain) or [MATCHES_NOTHING]
 
 
 def is_plain(pattern: str) -> bool:
@@ -122,15 +115,15 @@ def _rules(ours: Sequence[JsonObject], theirs: Sequence[JsonObject]) -> list[Jso
     """Rules that allow only what both allow; no rules = everybody may do everything."""
     if not ours or not theirs or ours == theirs:
         return [*(ours or theirs)]
-    if len(ours) * len(theirs) > RULES_AT_MOST:
-        return [NOBODY]
-    met = [_rule(one, other) for one, other in product(ours, theirs)]
-    kept = [
+    if len(ours) * len(theirs) > MAX_RULES:
+        return [NOBODY_RULE]
+    intersections = [_rule(one, other) for one, other in product(ours, theirs)]
+    rules = [
         rule
-        for number, rule in enumerate(met)
-        if rule["channels"] and rule["users"] and rule not in met[:number]
+        for number, rule in enumerate(intersections)
+        if rule["channels"] and rule["users"] and rule not in intersections[:number]
     ]
-    return kept or [NOBODY]
+    return rules or [NOBODY_RULE]
 
 
 def _rule(one: JsonObject, other: JsonObject) -> JsonObject:
@@ -154,7 +147,7 @@ def _hosts(result: JsonObject, trusted: JsonObject, claimed: JsonObject) -> list
         or (sandbox["commandNetwork"] in ("hosts", "auto") and each["sandbox"]["commandNetwork"] != "open")
     ]
     if len(lists) == 2:
-        return narrower(*lists)
+        return intersect_hosts(*lists)
     return list(lists[0] if lists else trusted["sandbox"]["hosts"])
 
 
@@ -168,31 +161,31 @@ def _programs(ours: JsonObject, theirs: JsonObject) -> list[str]:
 _ORDERS: Mapping[Path, Choose] = MappingProxyType(
     {
         **{each.path(PEOPLE): _common for each in SECTIONS},
-        ("agent", "queuePerUser"): _least_but_0,
-        **{(agent, "permissionMode"): _word(*MODES) for agent in ("claude", "kimi", "native")},
-        ("claude", "projectSettings"): _both,
-        ("native", "web"): _both,
-        ("native", "strict"): _either,
-        ("native", "maxUsd"): _least,
-        ("native", "maxTokens"): _least,
+        ("agent", "queuePerUser"): _smaller_nonzero,
+        **{(agent, "permissionMode"): _strictest(*MODES) for agent in ("claude", "kimi", "native")},
+        ("claude", "projectSettings"): and_,
+        ("native", "web"): and_,
+        ("native", "strict"): or_,
+        ("native", "maxUsd"): _smaller,
+        ("native", "maxTokens"): _smaller,
         ("sandbox", "mode"): _mode,
-        ("sandbox", "network"): _word("hosts", "auto", "open"),
-        ("sandbox", "commandNetwork"): _word("none", "hosts", "auto", "open"),
+        ("sandbox", "network"): _strictest("hosts", "auto", "open"),
+        ("sandbox", "commandNetwork"): _strictest("none", "hosts", "auto", "open"),
         ("sandbox", "readable"): _common,
-        **{("sandbox", name): _limit(name) for name in USUAL},
-        ("sandbox", "fileSizeGb"): _least_but_0,
+        **{("sandbox", name): _limit(name) for name in LIMIT_DEFAULTS},
+        ("sandbox", "fileSizeGb"): _smaller_nonzero,
         ("authorization", "rules"): _rules,
         ("authorization", "mayLoosen"): _common,
         ("authorization", "blocklist"): _blocked,
         ("authorization", "allowlist"): _allowed,
         ("approvals", "quorum"): _largest,
-        ("approvals", "requesterVotes"): _both,
+        ("approvals", "requesterVotes"): and_,
         ("git", "protected"): _all_of,
         ("git", "localRemotes"): _common,
-        ("memory", "review"): _word("off", "ask", "auto"),
+        ("memory", "review"): _strictest("off", "ask", "auto"),
         ("skills", "disabled"): _all_of,
         **{
-            ("budget", whose, limit): _least
+            ("budget", whose, limit): _smaller
             for whose in ("repo", "user", "thread", "job")
             for limit in ("usdPerDay", "tokensPerDay", "turnsPerDay", "minutesPerDay")
         },
@@ -200,17 +193,17 @@ _ORDERS: Mapping[Path, Choose] = MappingProxyType(
 )
 
 
-def narrower(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+def intersect_hosts(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     """Entries for the hosts and ports that both lists name, each once."""
     if ours == theirs:
         return [*ours]
-    met = [found for one in ours for other in theirs if (found := _shared(one, other))]
-    return list(dict.fromkeys(met))
+    entries = [found for one in ours for other in theirs if (found := _intersect_entries(one, other))]
+    return list(dict.fromkeys(entries))
 
 
-def _shared(one: str, other: str) -> str:
+def _intersect_entries(one: str, other: str) -> str:
     """The entry for what both match; "" for nothing."""
-    first, second = _ENTRY.fullmatch(one.lower()), _ENTRY.fullmatch(other.lower())
+    first, second = _HOST_ENTRY.fullmatch(one.lower()), _HOST_ENTRY.fullmatch(other.lower())
     if first is None or second is None:
         return ""
     name = _name(first, second)
@@ -228,8 +221,8 @@ def _name(one: re.Match[str], other: re.Match[str]) -> str | None:
 
 
 def _port(one: str | None, other: str | None) -> str | None:
-    first = (str(int(one)),) if one else _WEB
-    second = (str(int(other)),) if other else _WEB
+    first = (str(int(one)),) if one else _WEB_PORTS
+    second = (str(int(other)),) if other else _WEB_PORTS
     common = [port for port in first if port in second]
     return None if not common else "" if len(common) == 2 else f":{common[0]}"
 
@@ -309,7 +302,7 @@ def strip_misplaced(layer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, .
     return _strip(layer, HOME_ONLY.__contains__)
 
 
-def tightened(
+def tighten(
     safe: MergedLayers, claimed: MergedLayers, layer: Layer
 ) -> tuple[MergedLayers, tuple[str, ...], tuple[str, ...]]:
     """(``safe``, the configuration without the guarded keys of an untrusted ``layer``, plus the stricter values of
@@ -319,21 +312,23 @@ def tightened(
     provenance, applied, ignored = dict(safe.provenance), [], []
     for path, value in leaves(layer.values):
         key = ".".join(path)
-        ours, now = at(safe.values, path), at(values, path)
-        if now != ours:
+        trusted, value_now = value_at(safe.values, path), value_at(values, path)
+        if value_now != trusted:
             provenance[key] = layer.source
             applied.append(key)
-        elif is_guarded(key) and value != ours:
+        elif is_guarded(key) and value != trusted:
             ignored.append(key)
     return MergedLayers(values, provenance), tuple(sorted(applied)), tuple(sorted(ignored))
 
 
-def _strip(layer: dict[str, Any], unwanted: Callable[[str], bool]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _strip(
+    layer: dict[str, Any], is_unwanted: Callable[[str], bool]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     kept: dict[str, Any] = {}
     ignored = []
     for path, value in leaves(layer):
         key = ".".join(path)
-        if unwanted(key):
+        if is_unwanted(key):
             ignored.append(key)
         else:
             put(kept, path, value)

@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
-from codebutler.config.permission import Decision, decided
+from codebutler.config.permission import Decision, decide_request
 from codebutler.config.programs import is_session
 from codebutler.config.schema import Config
 from codebutler.domain.clock import Clock
@@ -158,7 +158,7 @@ class Intake:
         if is_handled or (_not_for_us(repo.config, event, request) and not self._is_awaited(repo, event)):
             await self._journal.pass_over(event)
             return "ignored"
-        decision = decided(repo.config, event, request)
+        decision = decide_request(repo.config, event, request)
         if not decision.allowed:
             await self._refuse(event, request, decision)
             return "refused"
@@ -178,7 +178,7 @@ class Intake:
         if repo is None:
             return False
         request = request_of(event, repo.prefixes)
-        decision = decided(repo.config, event, request)
+        decision = decide_request(repo.config, event, request)
         if not decision.allowed:
             await self._refuse(event, request, decision)
         return decision.allowed
@@ -205,7 +205,7 @@ class Intake:
     async def _refuse(self, event: Event, request: Request, decision: Decision) -> None:
         """Record a refusal, once; a stranger is told once an hour."""
         if await self._journal.pass_over(event):
-            tell = not decision.is_strangers or self._first_within_the_hour(event.user)
+            tell = not decision.is_stranger or self._first_within_the_hour(event.user)
             self._refusals.refused(event, request, decision, tell=tell)
 
     def _first_within_the_hour(self, user: PersonRef) -> bool:

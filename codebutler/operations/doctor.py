@@ -21,7 +21,7 @@ from codebutler.chat.platform import platform
 from codebutler.config.channels import served_chats, without_chats, without_tokens
 from codebutler.config.chats import SECTIONS, NewReposSection
 from codebutler.config.paths import Home
-from codebutler.config.programs import login_shell, noted, search_path
+from codebutler.config.programs import find_search_path, login_shell, saved_path
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock
@@ -132,8 +132,8 @@ def _with_names(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
 
 async def programs_path(home: Home, env: Mapping[str, str]) -> str:
     """Where the supervisor looks for programs: the running one, or the one that would run."""
-    running = is_held(home.lock) and noted(home)
-    return running or await search_path(env, login_shell())
+    running = is_held(home.lock) and saved_path(home)
+    return running or await find_search_path(env, login_shell())
 
 
 def check_home(home: Home) -> Iterator[Finding]:

@@ -21,8 +21,8 @@ from codebutler.chat.platform import Platform, platform
 from codebutler.chat.terminal import Speaker
 from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
-from codebutler.config.programs import login_shell, supervisors_path
-from codebutler.config.registry import Provenance, Registry
+from codebutler.config.programs import login_shell, save_search_path
+from codebutler.config.registry import JobsProvenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock, zone_of
@@ -99,7 +99,7 @@ async def begun(home: Home, env: Mapping[str, str], stopping: Stopping) -> Async
     # At a terminal the PATH already comes from a shell.
     shell = None if os.isatty(0) else login_shell()
     with SupervisorLock(home.lock), stopping.on_signals():
-        env["PATH"] = await supervisors_path(home, env, shell)
+        env["PATH"] = await save_search_path(home, env, shell)
         yield Beginning(home, env, SystemClock(), descriptors, stopping)
 
 
@@ -190,7 +190,7 @@ async def _served(opened: OpenedChat, parts: Parts, stack: AsyncExitStack) -> Se
 def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     given, repos, journal, clock = parts.given, parts.repos, parts.journal, parts.clock
     publish = outbound.publish
-    provenance = Provenance(Registry(given.home))
+    provenance = JobsProvenance(Registry(given.home))
     files = JobFiles(
         lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs),
         lambda: weekly_jobs(repos.table.served),

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from codebutler.chat.chats import Chats
-from codebutler.config.permission import decided
+from codebutler.config.permission import decide_request
 from codebutler.domain.clock import Clock
 from codebutler.domain.command_help import nearest
 from codebutler.domain.commands import DIRECT, SLASH, WORDS
@@ -119,7 +119,7 @@ class DirectMessages:
         if isinstance(event, MessagePosted | MessageEdited):
             # A waiting entry was not checked against a repository, nor read for its agents' prefixes.
             request = request_of(event, repo.prefixes)
-            decision = decided(repo.config, event, request)
+            decision = decide_request(repo.config, event, request)
             if not decision.allowed:
                 self._sources.refusals.refused(entry.event, request, decision, tell=True)
                 self._forget(entry)

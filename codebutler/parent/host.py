@@ -15,9 +15,9 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.host import HostLink, LocalRepos
 from codebutler.cluster.membership import read_membership
 from codebutler.cluster.services import HeldLease, HostServices
-from codebutler.config.channels import combined
+from codebutler.config.channels import with_gateway_settings
 from codebutler.config.paths import Home
-from codebutler.config.registry import Provenance, Registry, RepoEntry
+from codebutler.config.registry import JobsProvenance, Registry, RepoEntry
 from codebutler.config.resolve import resolve_global, resolve_repo, secrets_of
 from codebutler.config.schema import RepoSettings
 from codebutler.config.section import limits_any
@@ -73,7 +73,7 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         await stack.enter_async_context(beside(use.run(), name="use"))
         runs = HostRuns(repositories.hosted, services, clock, logs.record)
         await stack.enter_async_context(beside(runs.run(), name="runs"))
-        jobs = HostJobs(repositories.hosted, services, Provenance(Registry(home)), clock, logs.record)
+        jobs = HostJobs(repositories.hosted, services, JobsProvenance(Registry(home)), clock, logs.record)
         await stack.enter_async_context(beside(jobs.run(), name="jobs"))
         logs.record("", "INF", f"the host {membership.name} is connected to NATS")
         await _work(bus, link, workers, stopping, logs.record)
@@ -147,7 +147,7 @@ class Repositories:
     def _here(self, entry: RepoEntry, given: RepoSettings) -> HostedHere:
         resolved = resolve_repo(self._home, entry, self._env)
         self._redactor.learn(secrets_of(resolved.config))
-        config = combined(resolved.config, given.config)
+        config = with_gateway_settings(resolved.config, given.config)
         served = Served(entry, config, resolved.notes, resolved.trusted)
         settings = served.settings(self._env)
         return HostedHere(replace(settings, channel_id=given.channel_id, host=given.host), served)

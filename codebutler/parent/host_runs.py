@@ -16,8 +16,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from codebutler.cluster.services import HostServices
-from codebutler.config.programs import asks_model
-from codebutler.config.registry import Provenance
+from codebutler.config.programs import uses_model
+from codebutler.config.registry import JobsProvenance
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
@@ -60,7 +60,7 @@ class HostJobs:
         self,
         hosted: Callable[[], Mapping[str, HostedHere]],
         services: Services,
-        provenance: Provenance,
+        provenance: JobsProvenance,
         clock: Clock,
         record: Record,
     ) -> None:
@@ -179,7 +179,7 @@ class HostRuns:
         while True:
             rows = await asyncio.to_thread(ended_since, name, path, since, MOST_TOLD)
             if new := [row for row in rows if told.get(_key(row)) != hash(row)]:
-                programs = {row.agent for row in new if not asks_model(hosted.served.config, row.agent)}
+                programs = {row.agent for row in new if not uses_model(hosted.served.config, row.agent)}
                 report = RunsReport(rows=tuple(new), programs=frozenset(programs))
                 await self._services.reported(hosted.settings, report)
                 told.update((_key(row), hash(row)) for row in new)

@@ -18,7 +18,7 @@ from codebutler.chat.chats import Chats
 from codebutler.config.git_repo import address_in, repo_root
 from codebutler.config.load import parse_layer
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
-from codebutler.config.registering import refuse_unfit
+from codebutler.config.registering import check_repo
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.message import said
@@ -116,7 +116,7 @@ def take_back(making: Making) -> None:
 def looked_at(registry: Registry, home: Home, making: Making) -> dict[str, Any]:
     """Its own config. Raises CodeButlerError if it could not be served."""
     place = Path(making.target)
-    refuse_unfit(registry, home, RepoEntry(name=making.name, path=making.target))
+    check_repo(registry, home, RepoEntry(name=making.name, path=making.target))
     _refuse_nested(registry.load(), place)
     paths = RepoPaths(place)
     if not os.path.lexists(paths.root):

@@ -100,7 +100,7 @@ class RepoMoves:
             return ONE_MACHINE
         where = Where(served.config, served.channel_id, ("move",))
         if not (decision := may(admitted(asker.user), "move", where)).allowed:
-            return decision.told
+            return decision.message
         host, _, force = argument.strip().partition(" ")
         async with self._one_at_a_time:
             if not host:

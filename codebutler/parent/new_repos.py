@@ -23,7 +23,7 @@ from codebutler.config.chats import chat_of
 from codebutler.config.git_repo import address_in
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.permission import Where, admitted, may
-from codebutler.config.registering import prepare, register
+from codebutler.config.registering import prepare_directory, register
 from codebutler.config.registry import Registry, RepoEntry, add
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
@@ -209,7 +209,7 @@ class NewRepos:
         """As `add-repo` does. Raises CodeButlerError: its place exists already, so nothing is undone."""
         entry = RepoEntry(name=making.name, path=making.target, channel_id=place.id)
         try:
-            with prepare(RepoPaths(Path(making.target))):
+            with prepare_directory(RepoPaths(Path(making.target))):
                 _, foreign = register(self._registry, entry, layer, place.name)
         except (CodeButlerError, OSError) as error:
             raise NotServedError(
@@ -246,7 +246,7 @@ def _refuse_stranger(config: Config, asker: Asker) -> None:
     """Raises CodeButlerError for somebody who could not write in the new place, or may no longer create one."""
     decision = may(admitted(asker.user), "new", Where(config, asker.channel))
     if not decision.allowed:
-        raise CodeButlerError(decision.told.removesuffix("."))
+        raise CodeButlerError(decision.message.removesuffix("."))
 
 
 def _guests(config: Config, asker: Asker) -> tuple[PersonRef, ...]:

@@ -168,11 +168,11 @@ class ParentServices:
         """Write an audit line (only one for a stranger's repetitions, with their number), and notify the person if
         ``tell``."""
         act = act_of(event, request, f"refused: {decision.reason}")
-        self._audit.refuse(act, counted=decision.is_strangers)
+        self._audit.refuse(act, counted=decision.is_stranger)
         if tell:
             root = event.root if isinstance(event, MessagePosted) else getattr(event, "thread", None)
             self._tasks.start(
-                self.notice(event.channel, decision.told, root), name=f"refusal to {event.user}"
+                self.notice(event.channel, decision.message, root), name=f"refusal to {event.user}"
             )
 
     def commanded(self, event: Event, request: Request) -> None:

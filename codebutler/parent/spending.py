@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from codebutler.config.programs import asks_model
+from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock, zone_of
 from codebutler.domain.errors import CodeButlerError, StoreError
@@ -262,7 +262,7 @@ class Spending:
         self._unread.discard(account.name)
         kept = {day: use for day, use in known.items() if first <= day < since}
         self._days[account.name] = kept | {
-            day: together(use for agent, use in agents.items() if asks_model(account.config, agent))
+            day: together(use for agent, use in agents.items() if uses_model(account.config, agent))
             for day, agents in days.items()
         }
         self._read_on[account.name] = today
@@ -325,4 +325,4 @@ class Ledgers:
         if entry.host:
             return self._hosted.read(entry.name, during, programs=False) if self._hosted else []
         rows = read(entry.name, Path(entry.path), during)
-        return [row for row in rows if asks_model(served.config, row.agent)]
+        return [row for row in rows if uses_model(served.config, row.agent)]

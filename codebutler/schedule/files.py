@@ -12,7 +12,7 @@ import msgspec
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.programs import program_names
-from codebutler.config.registry import Provenance
+from codebutler.config.registry import JobsProvenance
 from codebutler.config.resolve import env_file_values
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
@@ -179,7 +179,7 @@ def difference(before: Mapping[str, object], after: Mapping[str, object]) -> str
 
 
 def job_sources(
-    home: Home, table: RepoTable, env: Mapping[str, str], provenance: Provenance, told: ToldJobs
+    home: Home, table: RepoTable, env: Mapping[str, str], provenance: JobsProvenance, told: ToldJobs
 ) -> list[JobSource]:
     """Every ``jobs.yaml`` that counts: the home's, which may name any repository, and each repository's own."""
     places = tuple(map(_place, table.served))
@@ -196,7 +196,7 @@ def job_sources(
 
 
 def own_sources(
-    repos: Iterable[Served], provenance: Provenance, told: ToldJobs | None = None
+    repos: Iterable[Served], provenance: JobsProvenance, told: ToldJobs | None = None
 ) -> list[JobSource]:
     """The ``jobs.yaml`` of the repositories: on this disk, or as their hosts have reported it (``told``)."""
     sources = []

@@ -29,8 +29,8 @@ from codebutler_worker.commands.table import Invocation
 from codebutler_worker.runtime.turns import Todo
 
 
-def run(asked: Invocation) -> Todo:
-    return asked.reply(f"Worker {os.getpid()} is up.")
+def run(invocation: Invocation) -> Todo:
+    return invocation.reply(f"Worker {os.getpid()} is up.")
 """,
     "codebutler/parent/commands/age.py": """
 from codebutler.parent.commands.asked import Asked

@@ -17,7 +17,7 @@ from codebutler.config.permission import (
     Prefixes,
     Where,
     admitted,
-    decided,
+    decide_request,
     may,
 )
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, CommandRule, Config
@@ -97,25 +97,25 @@ def paths(user: str) -> list[tuple[Event, Request]]:
 
 @pytest.mark.parametrize(("event", "request_"), paths(OWNER))
 def test_the_owner_is_let_in_on_every_path(event: Event, request_: Request) -> None:
-    assert decided(config(), event, request_).allowed
+    assert decide_request(config(), event, request_).allowed
 
 
 @pytest.mark.parametrize(("event", "request_"), [*paths(GUEST), *paths("")])
 def test_a_stranger_is_refused_on_every_path_and_told_why(event: Event, request_: Request) -> None:
-    decision = decided(config(), event, request_)
+    decision = decide_request(config(), event, request_)
     assert not decision.allowed
-    assert "not authorized" in decision.told
+    assert "not authorized" in decision.message
 
 
 @pytest.mark.parametrize(("event", "request_"), paths(OWNER))
 def test_an_empty_list_of_users_means_nobody(event: Event, request_: Request) -> None:
-    assert not decided(config(allowed=()), event, request_).allowed
+    assert not decide_request(config(allowed=()), event, request_).allowed
 
 
 def test_a_star_in_a_rule_means_the_allowed_users_and_nobody_else() -> None:
     rule = AuthorizationRule(channels=("C1",), users=("*",), allowed_prefixes=("claude",))
     talk = [posted(channel="C1", ref="1.1", user=user, text="hello") for user in (OWNER, GUEST)]
-    decisions = [decided(config(rule), event, TALK).allowed for event in talk]
+    decisions = [decide_request(config(rule), event, TALK).allowed for event in talk]
     assert decisions == [True, False]
 
 
@@ -123,13 +123,13 @@ def test_a_rule_limits_the_channel_and_the_prefix() -> None:
     rule = AuthorizationRule(channels=("C1",), users=(OWNER,), allowed_prefixes=("claude",))
     here = posted(channel="C1", ref="1.1", user=OWNER, text="hello")
     there = posted(channel="C2", ref="1.1", user=OWNER, text="hello")
-    assert decided(config(rule), here, TALK).allowed
-    assert not decided(config(rule), there, TALK).allowed
-    refusal = decided(config(rule), here, Prompt(text="ls", prefix="run"))
+    assert decide_request(config(rule), here, TALK).allowed
+    assert not decide_request(config(rule), there, TALK).allowed
+    refusal = decide_request(config(rule), here, Prompt(text="ls", prefix="run"))
     assert not refusal.allowed
     # Who is known is not told to become known.
-    assert "not authorized to use `run:` here" in refusal.told
-    assert "allowedUsers" not in refusal.told
+    assert "not authorized to use `run:` here" in refusal.message
+    assert "allowedUsers" not in refusal.message
 
 
 @pytest.mark.parametrize(("origin", "allowed"), [("local", True), ("chat", False)])
@@ -144,7 +144,7 @@ def test_a_press_at_the_terminal_is_the_owners(origin: Origin, allowed: bool) ->
         origin=origin,
     )
     strict = config(AuthorizationRule(channels=("C2",), users=("U2",), allowed_prefixes=("kimi",)))
-    assert decided(strict, press, NoRequest()).allowed is allowed
+    assert decide_request(strict, press, NoRequest()).allowed is allowed
 
 
 def test_the_owners_rules_do_not_bind_the_owner() -> None:
@@ -158,7 +158,7 @@ def test_the_owners_rules_do_not_bind_the_owner() -> None:
 def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bool) -> None:
     """From the control socket, a job of a file or a hook; what comes from Slack is never the operator's."""
     wish = posted(channel="C1", ref="1.1", user=OPERATOR, text="hello", origin=origin)
-    assert decided(config(allowed=()), wish, TALK).allowed is allowed
+    assert decide_request(config(allowed=()), wish, TALK).allowed is allowed
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_the_operator_of_this_machine_needs_no_entry(origin: Origin, allowed: bo
 )
 def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> None:
     local = posted(channel="C1", ref="1.1", user="operator", text=command, origin="local")
-    decision = decided(config(), local, Prompt(text=command, prefix="run"))
+    decision = decide_request(config(), local, Prompt(text=command, prefix="run"))
     assert not decision.allowed
-    assert "blocklist" in decision.told
+    assert "blocklist" in decision.message
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_the_blocklist_catches_accidents_even_the_operators(command: str) -> Non
 )
 def test_the_blocklist_lets_everyday_work_alone(command: str) -> None:
     event = posted(channel="C1", ref="1.1", user=OWNER, text=command)
-    assert decided(config(), event, Prompt(text=command, prefix="run")).allowed
+    assert decide_request(config(), event, Prompt(text=command, prefix="run")).allowed
 
 
 def test_an_allowlist_admits_only_what_it_names() -> None:
     only_make = config(allowlist=(r"^make( |$)",))
     event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
-    assert decided(only_make, event, Prompt(text="make test", prefix="run")).allowed
-    assert not decided(only_make, event, Prompt(text="ls", prefix="run")).allowed
+    assert decide_request(only_make, event, Prompt(text="make test", prefix="run")).allowed
+    assert not decide_request(only_make, event, Prompt(text="ls", prefix="run")).allowed
 
 
 SHELL = CommandRule(prefix="sh", binary="/usr/bin/zsh", mode="interactive")
@@ -217,7 +217,7 @@ SHELL = CommandRule(prefix="sh", binary="/usr/bin/zsh", mode="interactive")
 def test_a_shells_session_is_begun_with_lines_that_are_judged_each(text: str, allowed: bool) -> None:
     event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
     with_shell = msgspec.structs.replace(config(), commands=(SHELL,))
-    decision = decided(with_shell, event, Prompt(text=text, prefix="sh"))
+    decision = decide_request(with_shell, event, Prompt(text=text, prefix="sh"))
     assert decision.allowed is allowed
 
 
@@ -226,8 +226,8 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
     rules = (CommandRule(prefix="py", binary="python3", mode="interactive"),)
     with_python = msgspec.structs.replace(config(), commands=rules)
     talk = Prompt(text="rm -rf /", prefix="py")
-    assert decided(with_python, event, talk).allowed
-    assert decided(with_python, event, Prompt(text="rm -rf /")).allowed
+    assert decide_request(with_python, event, talk).allowed
+    assert decide_request(with_python, event, Prompt(text="rm -rf /")).allowed
 
 
 @pytest.mark.parametrize(
@@ -237,15 +237,15 @@ def test_what_is_no_shell_is_not_judged_as_one() -> None:
 def test_judging_a_command_takes_little_time(hostile: str) -> None:
     event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
     started_s = time.thread_time()
-    decided(config(), event, Prompt(text=hostile, prefix="run"))
+    decide_request(config(), event, Prompt(text=hostile, prefix="run"))
     assert time.thread_time() - started_s < 1
 
 
 def test_a_command_too_long_to_judge_is_refused() -> None:
     event = posted(channel="C1", ref="1.1", user=OWNER, text="x")
-    decision = decided(config(), event, Prompt(text="true " * 1000, prefix="run"))
+    decision = decide_request(config(), event, Prompt(text="true " * 1000, prefix="run"))
     assert not decision.allowed
-    assert "longer than" in decision.told
+    assert "longer than" in decision.message
 
 
 BOTH = (
@@ -306,8 +306,8 @@ def test_rules_are_asked_of_every_action(
     is_known = user in (OWNER, "U0OTHER")
     special = {"amend": is_known, "new": False}
     assert decision.allowed is special.get(action, here if action in ANYBODY_HERE else agent)
-    assert decision.is_strangers is not is_known
-    assert bool(decision.told) is not decision.allowed
+    assert decision.is_stranger is not is_known
+    assert bool(decision.message) is not decision.allowed
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from codebutler_worker.sandbox.person import home_of_agents, served_findings
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.opening import STATE_DIR, migrate_store
-from codebutler_worker.trials.matrix import price_of, try_agent
+from codebutler_worker.trials.matrix import announcement, try_agent
 from codebutler_worker.trials.turns import subject_of
 
 TURN_AGENTS = ("claude", "rehearsal", "kimi", "agent")
@@ -201,7 +201,7 @@ async def _live(surveyed: Sequence[Survey], checkup: Checkup, home: Path) -> Asy
         for found in surveyed
         if found.ready and found.prefix in (*TURN_AGENTS, *added)
     ]
-    yield CheckupLine(step=price_of(tuple(subject for _, subject in tried)))
+    yield CheckupLine(step=announcement(tuple(subject for _, subject in tried)))
     for found, subject in tried:
         async for line in try_agent(found, subject, checkup.group, home, Path(checkup.state)):
             yield line

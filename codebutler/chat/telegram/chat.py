@@ -17,10 +17,9 @@ from codebutler.chat.telegram.entities import FormattedText, without_unsendable
 from codebutler.chat.telegram.messages import MessageWriter, PrivateMessages, Typing
 from codebutler.chat.telegram.records import (
     Buttons,
-    KnownMessage,
     MessageRecords,
-    save_best_effort,
     store_error_as_unreachable,
+    try_save,
 )
 from codebutler.chat.telegram.render import Mentions, Rendered, render_message
 from codebutler.chat.telegram.rules import (
@@ -124,7 +123,7 @@ class TelegramChat:
         await self._messages.fill(
             place, numbers, rendered.parts, keyboard, partial(self._save_parts, chat, known.thread)
         )
-        await save_best_effort(
+        await try_save(
             self.buttons.move_to(chat, update.target, update.target, numbers[len(rendered.parts) - 1])
         )
 
@@ -212,7 +211,7 @@ class TelegramChat:
             await self._messages.fill(place, numbers, rendered.parts, keyboard, keep, already_shown=1)
             del self._partial_posts[post_key]
         ref = self.records.ref(chat, numbers[0])
-        await save_best_effort(self.buttons.move_to(chat, op_id, ref, numbers[-1]))
+        await try_save(self.buttons.move_to(chat, op_id, ref, numbers[-1]))
         return ref
 
     async def _share(self, channel: ConversationRef, upload: Upload) -> None:
@@ -235,17 +234,12 @@ class TelegramChat:
         process."""
         first, *others = numbers
         ref = self.records.ref(chat, first)
-
-        def as_first(known: KnownMessage) -> KnownMessage:
-            return replace(known, thread=thread, is_ours=True, parts=tuple(others))
-
-        def as_further(known: KnownMessage) -> KnownMessage:
-            return replace(known, thread=thread or ref, is_ours=True, part_of=first)
-
-        await save_best_effort(self.records.keep(chat, first, as_first))
+        parts = {"thread": thread, "is_ours": True, "parts": tuple(others)}
+        await try_save(self.records.keep(chat, first, lambda known: replace(known, **parts)))
+        part = {"thread": thread or ref, "is_ours": True, "part_of": first}
         for number in others:
             self.records.ref(chat, number)
-            await save_best_effort(self.records.keep(chat, number, as_further))
+            await try_save(self.records.keep(chat, number, lambda known: replace(known, **part)))
 
     async def _set_reaction(self, place: tuple[int, int], reaction: str) -> None:
         chat, number = place
@@ -267,7 +261,7 @@ class TelegramChat:
             return await call()
         except MovedError as moved:
             new = moved.chat
-        await save_best_effort(self.records.moved(number_of(channel), new))
+        await try_save(self.records.moved(number_of(channel), new))
         return await call()
 
     def _render(self, message: Message, mention: PersonRef = NO_PERSON) -> Rendered:

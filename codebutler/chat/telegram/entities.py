@@ -222,14 +222,12 @@ def _best_break(whole: FormattedText, units: Sequence[int], at: int, end: int, l
     for pattern in _BREAKS:
         ends = [found.end() for found in pattern.finditer(whole.text, at, end)]
         for place in reversed(ends):
-            if place > least and not _is_inside(whole, place, end):
+            if place <= least:
+                break
+            # Not within code that ends within the part.
+            if not any(e.kind in EXCLUSIVE and e.start < place < e.end <= end for e in whole.entities):
                 return place
     return end
-
-
-def _is_inside(whole: FormattedText, place: int, end: int) -> bool:
-    """Whether it would cut code that ends within the part."""
-    return any(each.kind in EXCLUSIVE and each.start < place < each.end <= end for each in whole.entities)
 
 
 def _units(char: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from codebutler.chat.layout import REASON_CHARS, Placed, placed
-from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords, save_best_effort
+from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords, try_save
 from codebutler.chat.telegram.rules import is_private
 from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, WrittenUpdate
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
@@ -82,7 +82,7 @@ class IncomingEvents:
         if message.spot.in_general and event.thread is None and not event.text.startswith("!"):
             title = " ".join(event.text.split())[:TITLE_CHARS] or "Files"
             place = message.spot.chat, message.spot.message
-            await save_best_effort(self._records.keep(*place, lambda before: replace(before, title=title)))
+            await try_save(self._records.keep(*place, lambda before: replace(before, title=title)))
 
     async def edit_event(self, message: WrittenUpdate) -> MessageEdited | None:
         """An edit; None if the text is unchanged."""

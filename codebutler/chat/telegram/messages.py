@@ -21,8 +21,8 @@ from codebutler.chat.telegram.records import (
     HOME,
     Buttons,
     MessageRecords,
-    save_best_effort,
     store_error_as_unreachable,
+    try_save,
 )
 from codebutler.chat.telegram.render import Mentions, Rendered, render_sections
 from codebutler.chat.telegram.rules import number_of
@@ -200,7 +200,7 @@ class MessageWriter:
                 if error.code != "no_topic":
                     raise
                 log.info("answers stay in General: %s", error)
-                await save_best_effort(
+                await try_save(
                     self._records.keep(place.chat, place.root, lambda known: replace(known, title=""))
                 )
                 return place
@@ -230,10 +230,8 @@ class MessageWriter:
         if not isinstance(topic, int):
             raise ChatError("Telegram does not say which topic it created", "invalid_answer")
         root = self._records.ref(place.chat, place.root)
-        await save_best_effort(
-            self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic))
-        )
-        await save_best_effort(
+        await try_save(self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
+        await try_save(
             self._records.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root))
         )
         return Destination(place.chat, place.root, topic, place.silent)
@@ -291,7 +289,7 @@ class PrivateMessages:
             # Somebody deleted it.
             numbers = []
             await self._messages.fill(place, numbers, rendered.parts, keyboard, keep)
-        await save_best_effort(self._buttons.move_to(chat, HOME, MessageRef(HOME), numbers[-1]))
+        await try_save(self._buttons.move_to(chat, HOME, MessageRef(HOME), numbers[-1]))
 
     async def reopen(self, user: PersonRef) -> None:
         """Somebody asks for it: the next one is posted below everything else. Raises StoreError."""
@@ -316,11 +314,11 @@ class PrivateMessages:
 
     async def _save_home(self, user: PersonRef, numbers: list[int]) -> None:
         before, self._homes[user] = self._homes.get(user, ()), tuple(numbers)
-        await save_best_effort(self._notes.keep_note(HOME_NOTE + user, " ".join(map(str, numbers))))
+        await try_save(self._notes.keep_note(HOME_NOTE + user, " ".join(map(str, numbers))))
         if numbers and not before:
             await self._messages.pin(number_of(user), numbers[0])
         for number in numbers:
-            await save_best_effort(
+            await try_save(
                 self._records.keep(number_of(user), number, lambda known: replace(known, is_ours=True))
             )
 

@@ -192,7 +192,7 @@ class MessageRecords:
         return int(chat in self._moved.values())
 
 
-async def save_best_effort(work: Awaitable[object]) -> None:
+async def try_save(work: Awaitable[object]) -> None:
     """A call that was made stays made, even if the disk cannot record it."""
     try:
         await work

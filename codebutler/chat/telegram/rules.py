@@ -180,7 +180,7 @@ def refusal(method: str, status: int, body: object, *, write: bool) -> ChatError
     parameters = answer.get("parameters")
     parameters = parameters if isinstance(parameters, Mapping) else {}
     description = answer.get("description")
-    why = without_token(description)[:200] if isinstance(description, str) else ""
+    why = _TOKEN.sub("…", description)[:200] if isinstance(description, str) else ""
     if status == 429 or answer.get("error_code") == 429:
         return ChatRateLimitedError(_seconds(parameters.get("retry_after")))
     if not answer or status >= 500:
@@ -204,11 +204,6 @@ def interrupted(method: str, why: str, *, write: bool) -> ChatError:
 def unreachable(method: str, why: str) -> ChatError:
     """The request never left."""
     return ChatUnreachableError(f"Telegram cannot be reached for {method}: {why}", "unreachable")
-
-
-def without_token(text: str) -> str:
-    """The text without the token, which is in every address."""
-    return _TOKEN.sub("…", text)
 
 
 def check_token(token: str) -> str:

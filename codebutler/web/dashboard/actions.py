@@ -154,7 +154,7 @@ class DashboardActions:
         except OSError as error:
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
         if not decision.allowed:
-            raise CodeButlerError(decision.told)
+            raise CodeButlerError(decision.message)
 
 
 MAX_JOBS = 50

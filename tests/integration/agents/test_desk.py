@@ -78,7 +78,7 @@ class Place:
             while True:
                 give_away(self.home)
                 found = terminal_sessions(self.home, self.repo)
-                if found and found[-1].asked:
+                if found and found[-1].prompts:
                     return found[-1]
                 await asyncio.sleep(0.1)  # a file tells nobody
 
@@ -119,7 +119,7 @@ async def test_claude_into_a_thread_and_back(place: Place) -> None:
 
     # While it is open there, the thread goes on with a copy.
     session = await place.begun()
-    assert (session.agent, session.asked) == ("claude", ("remember the word xylophone",))
+    assert (session.agent, session.prompts) == ("claude", ("remember the word xylophone",))
     copied = await place.desk.adopt(session, "C1:1.0")
     assert copied != session.id
     backend = place.claude()
@@ -139,7 +139,7 @@ async def test_claude_into_a_thread_and_back(place: Place) -> None:
     await left(told)
     assert "which word?" not in place.model.said()
     session = await place.desk.find(session.id)
-    assert session.asked == ("remember the word xylophone", "are you there?")
+    assert session.prompts == ("remember the word xylophone", "are you there?")
 
     # Closed there, it goes on as it is, and back at the desk its history is whole.
     assert await place.desk.adopt(session, "C1:2.0") == session.id
@@ -168,7 +168,7 @@ async def test_kimi_into_a_thread_and_back(place: Place) -> None:
     session = await place.begun()
     assert (session.agent, session.answer) == ("kimi", "Heard, number 0.")
     # On a slow machine it was typed more than once before it showed.
-    assert {line for text in session.asked for line in text.split("\n")} == {"remember the word marimba"}
+    assert {line for text in session.prompts for line in text.split("\n")} == {"remember the word marimba"}
     copied = await place.desk.adopt(session, "C1:1.0")
     assert copied != session.id
     backend = place.kimi()

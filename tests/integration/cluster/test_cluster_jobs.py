@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from codebutler.config.chats import SlackSection
 from codebutler.config.paths import Home
-from codebutler.config.registry import Provenance, Registry, RepoEntry
+from codebutler.config.registry import JobsProvenance, Registry, RepoEntry
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ChatError, CodeButlerError
@@ -44,7 +44,7 @@ async def test_a_file_and_its_changes_are_told_and_what_it_watches(tmp_path: Pat
         here_jobs = HostJobs(
             lambda: {"shop": there},
             here.services,
-            Provenance(Registry(Home(tmp_path / "home").ensure())),
+            JobsProvenance(Registry(Home(tmp_path / "home").ensure())),
             SystemClock(),
             lambda *told: None,
         )
@@ -108,7 +108,7 @@ async def test_what_was_told_outlives_its_gateway(tmp_path: Path) -> None:
         await first.keep("shop", JobsReport(data=FILE.encode(), path="laptop:/jobs.yaml"))
         second = ToldJobs(await notes(connected, "second"))
         await second.load(["shop", "tools"])
-        files = JobFiles(lambda: job_sources(home, table, {}, Provenance(Registry(home)), second))
+        files = JobFiles(lambda: job_sources(home, table, {}, JobsProvenance(Registry(home)), second))
         found = await asyncio.to_thread(files.look)
         assert list(found.jobs) == ["shop/look"]
         assert found.jobs["shop/look"].channel == "C01"

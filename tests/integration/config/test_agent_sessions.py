@@ -66,15 +66,15 @@ def test_what_claude_code_writes_itself_is_nobodys_question(home: Path, repo: Pa
         file.writelines(f"{json.dumps(line, separators=(',', ':'))}\n" for line in own)
         file.write('{"type":"assistant","message":{"content":[{"type":"text","text":"cut')
     found = find_session(home, repo, CLAUDE_ID)
-    assert (found.asked, found.answer) == (("fix it",), "Fixed.")
+    assert (found.prompts, found.answer) == (("fix it",), "Fixed.")
 
 
 def test_a_session_is_named_by_the_beginning_of_its_id(home: Path, repo: Path) -> None:
     claude_session(home, repo, ("one", "1"))
     kimi_session(home, repo, ("two", "2"))
-    assert find_session(home, repo, CLAUDE_ID[:8]).asked == ("one",)
-    assert find_session(home, repo, "F4C04AE5").asked == ("two",)
-    assert find_session(home, repo, KIMI_ID).asked == ("two",)
+    assert find_session(home, repo, CLAUDE_ID[:8]).prompts == ("one",)
+    assert find_session(home, repo, "F4C04AE5").prompts == ("two",)
+    assert find_session(home, repo, KIMI_ID).prompts == ("two",)
     claude_session(home, repo, ("three", "3"), session_id=f"{CLAUDE_ID[:9]}1111-4111-8111-111111111111")
     with pytest.raises(CodeButlerError, match="give more of the ID"):
         find_session(home, repo, CLAUDE_ID[:8])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.config.registry import REMEMBERED, Provenance, Registry, RepoEntry, add
+from codebutler.config.registry import MAX_FOREIGN_DIGESTS, JobsProvenance, Registry, RepoEntry, add
 from codebutler.config.trust import digest
 from codebutler.domain.errors import CodeButlerError
 
@@ -37,7 +37,7 @@ def git(repo: Path, *args: str) -> None:
 def objection(registry: Registry, data: bytes = JOBS) -> str:
     """As a supervisor that has just begun would say."""
     (entry,) = registry.load()
-    return Provenance(registry).objection(entry, data)
+    return JobsProvenance(registry).objection(entry, data)
 
 
 def test_a_file_of_ones_own_counts(registry: Registry, git_repo: Path) -> None:
@@ -96,7 +96,7 @@ def test_git_is_asked_once_for_each_content(registry: Registry) -> None:
         asked.append(path)
         return len(asked) > 1
 
-    provenance = Provenance(registry, tracked)
+    provenance = JobsProvenance(registry, tracked)
     for data in (b"one", b"one", b"two", b"two"):
         provenance.objection(registry.load()[0], data)
     assert asked == [".codebutler/jobs.yaml"] * 2
@@ -118,9 +118,9 @@ def test_where_there_is_no_git_nothing_counts(
 
 
 def test_the_registry_does_not_grow_without_end(registry: Registry) -> None:
-    provenance = Provenance(registry, lambda _repo, _path: True)
-    for number in range(REMEMBERED + 5):
+    provenance = JobsProvenance(registry, lambda _repo, _path: True)
+    for number in range(MAX_FOREIGN_DIGESTS + 5):
         provenance.objection(registry.load()[0], b"%d" % number)
     kept = registry.load()[0].foreign_jobs
-    assert len(kept) == REMEMBERED
-    assert kept[-1] == digest(b"%d" % (REMEMBERED + 4))
+    assert len(kept) == MAX_FOREIGN_DIGESTS
+    assert kept[-1] == digest(b"%d" % (MAX_FOREIGN_DIGESTS + 4))

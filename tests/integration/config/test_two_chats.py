@@ -12,7 +12,7 @@ from codebutler.config.chats import ChatName, ChatSection, SlackSection, Telegra
 from codebutler.config.paths import Home
 from codebutler.config.permission import Person, Where, may
 from codebutler.config.registry import Registry, RepoEntry, add
-from codebutler.config.resolve import masked, resolve_global, resolve_repo, secrets_of
+from codebutler.config.resolve import mask_values, resolve_global, resolve_repo, secrets_of
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.refs import ConversationRef
@@ -65,14 +65,14 @@ def test_people_of_the_other_chat_are_strangers(
     place = Where(config, channel)
     assert may(Person(allowed), "see", place).allowed
     decision = may(Person(refused), "see", place)
-    assert decision.is_strangers
-    assert ("telegram" if channel.startswith("tg:") else "slack") + ".allowedUsers" in decision.told
+    assert decision.is_stranger
+    assert ("telegram" if channel.startswith("tg:") else "slack") + ".allowedUsers" in decision.message
 
 
 def test_what_is_told_a_stranger_is_what_the_owner_writes_down(home: Home, tmp_path: Path) -> None:
     configured(home, BOTH)
     config = resolve_repo(home, registered(home, tmp_path, f"tg:{GROUP}", {}), {}).config
-    told = may(Person("tg:222"), "see", Where(config, config.channel_id)).told
+    told = may(Person("tg:222"), "see", Where(config, config.channel_id)).message
     assert "user ID `222` to `telegram.allowedUsers`" in told
 
 
@@ -131,7 +131,7 @@ def test_the_token_is_a_secret_and_goes_to_no_worker(home: Home, tmp_path: Path)
     registered(home, tmp_path, f"tg:{GROUP}", {})
     resolved = resolve_global(home, {})
     assert TOKEN in secrets_of(resolved.config)
-    assert TOKEN not in json.dumps(masked(resolved.values))
+    assert TOKEN not in json.dumps(mask_values(resolved.values))
     (served,) = RepoTable.read(home, {}).served
     settings = served.settings({"TELEGRAM_BOT_TOKEN": TOKEN})
     assert TOKEN not in repr(settings)

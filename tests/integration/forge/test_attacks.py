@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.config.permission import decided
+from codebutler.config.permission import decide_request
 from codebutler.config.schema import (
     AuthorizationRule,
     AuthorizationSection,
@@ -24,7 +24,7 @@ from codebutler.config.schema import (
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Command, Post
 from codebutler_worker.forge.push import service_of
-from codebutler_worker.forge.remote import ForgeError, judged
+from codebutler_worker.forge.remote import ForgeError, validate_remote
 from codebutler_worker.tree.tree import Git, Tree
 from tests.events import posted
 from tests.integration.forge.kit import Desk, git, says
@@ -345,12 +345,12 @@ def test_only_who_may_push_pushes(desk: Desk) -> None:
     rules = (AuthorizationRule(channels=(CHANNEL,), users=("*",), allowed_prefixes=("claude",)),)
     ruled = msgspec.structs.replace(settings.config, authorization=AuthorizationSection(rules=rules))
     event = posted(channel=CHANNEL, ref="1.1", user=USER, text="!push")
-    assert decided(settings.config, event, Command(name="push")).allowed
-    assert not decided(ruled, event, Command(name="push")).allowed
+    assert decide_request(settings.config, event, Command(name="push")).allowed
+    assert not decide_request(ruled, event, Command(name="push")).allowed
 
 
 def test_the_token_goes_to_no_host_that_only_the_repository_names(desk: Desk) -> None:
-    evil = judged("https://github.evil.example/acme/shop", desk.repo, ())
+    evil = validate_remote("https://github.evil.example/acme/shop", desk.repo, ())
     plain = desk.settings(git_section=GitSection())
     told = ForgeSection(token="ghp_0123456789abcdefghijklmnopqrstuvwxyz")
     settings = msgspec.structs.replace(plain, config=msgspec.structs.replace(plain.config, forge=told))

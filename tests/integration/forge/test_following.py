@@ -16,8 +16,8 @@ from codebutler.domain.model import Post
 from codebutler.domain.refs import MessageRef
 from codebutler.protocol.messages import Heartbeat
 from codebutler_worker.forge.api import Pull, PullChecks
-from codebutler_worker.forge.following import Found, tell
-from codebutler_worker.forge.remote import Remote, judged
+from codebutler_worker.forge.following import PollResult, report
+from codebutler_worker.forge.remote import Remote, validate_remote
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import PullRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
@@ -174,16 +174,16 @@ async def test_checks_that_have_passed_are_believed_at_the_second_look(desk: Des
         id="github.com/acme/shop#12", conversation="C:1", thread=MessageRef("1"), user_id=USER,
         remote="https://github.com/acme/shop", url="", number=12, next_at="", until="9",
     )  # fmt: skip
-    remote, settings = judged(row.remote, desk.repo, ()), desk.settings()
+    remote, settings = validate_remote(row.remote, desk.repo, ()), desk.settings()
     first, both = (PullChecks("passed", number, key="passed") for number in (1, 2))
     async with open_store(desk.repo / "store.db", clock) as store:
         for checks, heard in ((first, 0), (PullChecks("pending", 2), 0), (both, 0), (both, 1), (both, 1)):
-            looked_at = partial(_tell, settings, row, remote, Found(Pull(12, "", "abc"), checks))
+            looked_at = partial(_tell, settings, row, remote, PollResult(Pull(12, "", "abc"), checks))
             assert await store.run(looked_at) == heard
 
 
-def _tell(settings: RepoSettings, row: PullRow, remote: Remote, found: Found, uow: UnitOfWork) -> int:
-    tell(uow, settings, uow.pulls.get(row.id) or row, remote, found)
+def _tell(settings: RepoSettings, row: PullRow, remote: Remote, found: PollResult, uow: UnitOfWork) -> int:
+    report(uow, settings, uow.pulls.get(row.id) or row, remote, found)
     return len(uow.outbox.find(state="pending"))
 
 

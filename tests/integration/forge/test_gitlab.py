@@ -9,7 +9,7 @@ import pytest
 
 from codebutler.config.schema import ForgeSection, GitSection
 from codebutler_worker.forge.push import service_of
-from codebutler_worker.forge.remote import ForgeError, judged
+from codebutler_worker.forge.remote import ForgeError, validate_remote
 from tests.forgeserver.gitlab import PATH, TOKEN, GitLabServer, serving
 from tests.integration.forge.kit import Desk, git, owners_ssh, says, turn
 from tests.shown import text_of
@@ -62,5 +62,8 @@ def test_its_token_goes_to_no_host_that_only_the_repository_names(desk: Desk, ho
     config = msgspec.structs.replace(base.config, forge=ForgeSection(kind="gitlab", token=TOKEN))
     settings = msgspec.structs.replace(base, config=config)
     with pytest.raises(ForgeError, match="is not sent to"):
-        service_of(settings, judged(f"https://{host}/{PATH}", desk.repo, ()), desk.repo)
-    assert service_of(settings, judged(f"https://gitlab.com/{PATH}", desk.repo, ()), desk.repo) is not None
+        service_of(settings, validate_remote(f"https://{host}/{PATH}", desk.repo, ()), desk.repo)
+    assert (
+        service_of(settings, validate_remote(f"https://gitlab.com/{PATH}", desk.repo, ()), desk.repo)
+        is not None
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.forge.push import how_to_sign
+from codebutler_worker.forge.push import signing_settings
 from codebutler_worker.forge.remote import ForgeError
 from tests.integration.forge.kit import Desk, git, says
 from tests.programs import require
@@ -128,11 +128,11 @@ def test_a_program_or_a_file_in_the_repository_signs_nothing(desk: Desk, home: P
     evil.write_text("[gpg]\n\tprogram = /bin/true\n")
     owner_says(home, "commit.gpgsign", "true", key, str(evil))
     with pytest.raises(ForgeError, match="in the repository"):
-        how_to_sign(desk.repo)
+        signing_settings(desk.repo)
 
 
 def test_a_condition_of_the_owner_counts_for_the_repository(desk: Desk, home: Path) -> None:
     (home / "work").write_text("[commit]\n\tgpgsign\n[user]\n\tsigningkey = /key\n")
-    assert how_to_sign(desk.repo) is None
+    assert signing_settings(desk.repo) is None
     owner_says(home, f"includeIf.gitdir:{desk.repo.parent}/.path", str(home / "work"))
-    assert how_to_sign(desk.repo) == {"user.signingkey": "/key"}
+    assert signing_settings(desk.repo) == {"user.signingkey": "/key"}

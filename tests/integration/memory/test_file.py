@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.config.memory import Applied, FactChange, MemoryFile, apply, facts_of
+from codebutler.config.memory import ApplyResult, FactChange, MemoryFile, apply_changes, facts_of
 from codebutler.domain.errors import CodeButlerError
 
 
@@ -22,18 +22,18 @@ def repo(tmp_path: Path) -> Path:
 def test_it_is_read_changed_and_read_again(repo: Path) -> None:
     file = MemoryFile(repo)
     assert file.read() == ""
-    assert file.change(partial(apply, [FactChange(new="a"), FactChange(new="b")])).made
+    assert file.change(partial(apply_changes, [FactChange(new="a"), FactChange(new="b")])).applied
     assert file.read() == "- a\n- b\n"
     assert file.path.stat().st_mode & 0o777 == 0o600
-    assert file.change(partial(apply, [FactChange("a")])).text == "- b\n"
+    assert file.change(partial(apply_changes, [FactChange("a")])).text == "- b\n"
     assert [path.name for path in file.path.parent.iterdir()] == ["memory.md"]
 
 
 def test_what_changes_nothing_writes_nothing(repo: Path) -> None:
     file = MemoryFile(repo)
-    file.change(partial(apply, [FactChange(new="a")]))
+    file.change(partial(apply_changes, [FactChange(new="a")]))
     before = file.path.stat().st_ino
-    file.change(partial(apply, [FactChange(new="a")]))
+    file.change(partial(apply_changes, [FactChange(new="a")]))
     assert file.path.stat().st_ino == before
 
 
@@ -44,7 +44,7 @@ def test_changes_at_once_are_all_kept(repo: Path) -> None:
     def add(name: str) -> None:
         start.wait()
         for at in range(10):
-            file.change(partial(apply, [FactChange(new=f"{name} {at}")]))
+            file.change(partial(apply_changes, [FactChange(new=f"{name} {at}")]))
 
     threads = [threading.Thread(target=add, args=(f"fact {number}",)) for number in range(8)]
     for thread in threads:
@@ -75,24 +75,24 @@ def test_what_was_planted_is_refused_and_stays(repo: Path, tmp_path: Path, plant
     with pytest.raises(CodeButlerError):
         file.read()
     with pytest.raises(CodeButlerError):
-        file.change(partial(apply, [FactChange(new="a")]))
+        file.change(partial(apply_changes, [FactChange(new="a")]))
     assert target.read_text() == "- secret\n"
 
 
 def test_a_change_that_fails_leaves_the_file(repo: Path) -> None:
     file = MemoryFile(repo)
-    file.change(partial(apply, [FactChange(new="a")]))
+    file.change(partial(apply_changes, [FactChange(new="a")]))
 
-    def broken(text: str) -> Applied:
+    def broken(text: str) -> ApplyResult:
         raise CodeButlerError("no")
 
     with pytest.raises(CodeButlerError):
         file.change(broken)
     assert file.read() == "- a\n"
-    assert file.change(partial(apply, [FactChange(new="b")])).made  # the lock was let go
+    assert file.change(partial(apply_changes, [FactChange(new="b")])).applied  # the lock was let go
 
 
 def test_a_repository_that_is_gone_is_one_line(tmp_path: Path) -> None:
     assert MemoryFile(tmp_path / "gone").read() == ""
     with pytest.raises(CodeButlerError, match="add-repo"):
-        MemoryFile(tmp_path / "gone").change(partial(apply, [FactChange(new="a")]))
+        MemoryFile(tmp_path / "gone").change(partial(apply_changes, [FactChange(new="a")]))

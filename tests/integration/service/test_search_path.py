@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.config.programs import ask, joined, noted, search_path, supervisors_path
+from codebutler.config.programs import ask_shell, find_search_path, join_paths, save_search_path, saved_path
 from tests.programs import require
 
 BARE = "/usr/bin:/bin"
@@ -40,7 +40,7 @@ async def test_what_a_shell_sets_for_its_owner_is_found(home: Path, name: str) -
     file, text = SHELLS[name]
     (home / file).parent.mkdir(parents=True, exist_ok=True)
     (home / file).write_text(text)
-    found = await search_path(env_of(home), require(name))
+    found = await find_search_path(env_of(home), require(name))
     assert found.startswith(BARE)
     assert f"{home}/mine" in found.split(os.pathsep)
 
@@ -52,7 +52,7 @@ async def test_what_the_shells_files_print_start_and_see_does_no_harm(home: Path
         "(sleep 600 &)\nexport PATH=/opt/told:not/absolute:$PATH\n"
     )
     began_s = time.monotonic()
-    assert (await ask(require("bash"), env_of(home))).startswith("/opt/told:")
+    assert (await ask_shell(require("bash"), env_of(home))).startswith("/opt/told:")
     assert time.monotonic() - began_s < 600
     assert "xoxb-secret" not in seen.read_text()
     assert "CODEBUTLER_ASKS_FOR_PATH=1" in seen.read_text()
@@ -61,22 +61,22 @@ async def test_what_the_shells_files_print_start_and_see_does_no_harm(home: Path
 @pytest.mark.parametrize("text", ["sleep 600\n", "exit 3\n", "exec cat /dev/zero\n"])
 async def test_a_shell_that_does_not_answer_leaves_what_there_was(home: Path, text: str) -> None:
     (home / ".bashrc").write_text(text)
-    assert await ask(require("bash"), env_of(home), limit_s=0.5) == ""
+    assert await ask_shell(require("bash"), env_of(home), limit_s=0.5) == ""
 
 
 async def test_a_shell_that_is_none_leaves_what_there_was(home: Path) -> None:
-    assert await ask(Path("/usr/sbin/nologin"), env_of(home)) == ""
-    assert await ask(home / "absent", env_of(home)) == ""
+    assert await ask_shell(Path("/usr/sbin/nologin"), env_of(home)) == ""
+    assert await ask_shell(home / "absent", env_of(home)) == ""
 
 
 async def test_nobody_elses_files_are_run(home: Path) -> None:
     (home / ".bashrc").write_text(f"touch {home}/ran; export PATH=/opt/evil:$PATH\n")
     home.chmod(0o777)
-    assert await search_path(env_of(home), require("bash")) == BARE
+    assert await find_search_path(env_of(home), require("bash")) == BARE
     home.chmod(0o700)
     if os.geteuid() == 0:
         os.chown(home, 1000, 1000)
-        assert await search_path(env_of(home), require("bash")) == BARE
+        assert await find_search_path(env_of(home), require("bash")) == BARE
     assert not (home / "ran").exists()
 
 
@@ -84,12 +84,12 @@ async def test_the_supervisors_is_noted_and_serves_when_the_shell_is_silent(home
     place = Home(home / ".codebutler").ensure()
     bash = require("bash")
     (home / ".bashrc").write_text("export PATH=/opt/told:$PATH\n")
-    found = await supervisors_path(place, env_of(home), bash)
-    assert noted(place) == found
+    found = await save_search_path(place, env_of(home), bash)
+    assert saved_path(place) == found
     (home / ".bashrc").write_text("exit 1\n")
-    assert await supervisors_path(place, env_of(home), bash) == found
+    assert await save_search_path(place, env_of(home), bash) == found
 
 
 def test_only_what_is_new_and_absolute_is_added() -> None:
-    assert joined("/a:/b", "/b:rel::/c", "/c:/d") == "/a:/b:/c:/d"
-    assert joined(".:/a", "") == ".:/a"
+    assert join_paths("/a:/b", "/b:rel::/c", "/c:/d") == "/a:/b:/c:/d"
+    assert join_paths(".:/a", "") == ".:/a"

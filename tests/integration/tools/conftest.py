@@ -13,7 +13,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
-from codebutler_worker.tools.repair import understood
+from codebutler_worker.tools.repair import parse_arguments
 from codebutler_worker.tools.running import Context, Tool
 from codebutler_worker.tools.shell import ShellTerminal
 from tests.walls import as_it_is, walled
@@ -50,6 +50,6 @@ async def context(sandbox: Sandbox, git_repo: Path, tmp_path: Path) -> AsyncIter
 async def call(tool: Tool, context: Context, arguments: str) -> Result:
     """As the agent does it: a ToolError is a result that says no."""
     try:
-        return await tool.run(context, understood(tool, arguments)[0])
+        return await tool.run(context, parse_arguments(tool, arguments)[0])
     except ToolError as error:
         return Result(str(error), ok=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.tools.confined import is_directory, readable, relative, writable
+from codebutler_worker.tools.confined import check_readable, check_writable, is_directory, relative_path
 from codebutler_worker.tools.outcome import ToolError
 
 LIMIT = 2**20
@@ -32,7 +32,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", ["src/a.py", "./src/a.py", "src//a.py", ".codebutler/files/sent.txt"])
 def test_files_of_the_repository_are_read(repo: Path, path: str) -> None:
-    assert readable(repo, path, LIMIT) == readable(repo, str(repo / path), LIMIT)
+    assert check_readable(repo, path, LIMIT) == check_readable(repo, str(repo / path), LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_files_of_the_repository_are_read(repo: Path, path: str) -> None:
 )
 def test_nothing_else_is_read(repo: Path, path: str) -> None:
     with pytest.raises(ToolError, match=r"^[^\n]+$"):
-        readable(repo, path, LIMIT)
+        check_readable(repo, path, LIMIT)
 
 
 @pytest.mark.parametrize(
     "path", ["src/new.py", "new/deep/file", ".codebutler/files/made.txt", ".github/x.yml"]
 )
 def test_files_of_the_repository_are_written(repo: Path, path: str) -> None:
-    assert writable(repo, path) == path
+    assert check_writable(repo, path) == path
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_files_of_the_repository_are_written(repo: Path, path: str) -> None:
 )
 def test_nothing_else_is_written(repo: Path, path: str) -> None:
     with pytest.raises(ToolError, match=r"^[^\n]+$"):
-        writable(repo, path)
+        check_writable(repo, path)
 
 
 def test_what_is_no_file_is_not_waited_for(repo: Path) -> None:
     os.mkfifo(repo / "pipe")
     with pytest.raises(ToolError, match="not a regular file"):
-        readable(repo, "pipe", LIMIT)
+        check_readable(repo, "pipe", LIMIT)
 
 
 def test_what_is_too_large_is_not_read(repo: Path) -> None:
     with pytest.raises(ToolError, match="larger than 2 bytes"):
-        readable(repo, "src/a.py", 2)
+        check_readable(repo, "src/a.py", 2)
 
 
 def test_only_directories_of_the_repository_are_listed(repo: Path) -> None:
@@ -101,4 +101,4 @@ def test_only_directories_of_the_repository_are_listed(repo: Path) -> None:
     for path in ("out", "..", ".codebutler"):
         with pytest.raises(ToolError):
             is_directory(repo, path)
-    assert relative(repo, "") == "."
+    assert relative_path(repo, "") == "."

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.merge import BUILTIN_COMMANDS
-from codebutler.config.programs import asks_model
+from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config
 from codebutler.config.section import BudgetSection, DailyLimit, TotalLimit
 from codebutler_worker.runtime.budget import (
@@ -168,7 +168,7 @@ def test_which_limit_leaves_no_room(
 def test_only_turns_that_ask_a_model_are_on_a_budget() -> None:
     config = Config(commands=BUILTIN_COMMANDS)
     assert [
-        name for name in ("claude", "rehearsal", "image", "run", "checks", "undo") if asks_model(config, name)
+        name for name in ("claude", "rehearsal", "image", "run", "checks", "undo") if uses_model(config, name)
     ] == [
         "claude",
         "rehearsal",

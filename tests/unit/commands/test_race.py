@@ -6,7 +6,7 @@ import pytest
 
 from codebutler.config.schema import AgentSection, CommandRule, Config
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.commands.race import chosen, parsed
+from codebutler_worker.commands.race import choose_racers, parse_race
 
 CODEX = CommandRule(prefix="codex", binary="codex", mode="headless")
 CONFIG = Config(commands=(CODEX,))
@@ -30,7 +30,7 @@ TASK = "fix the bug: crash at start"
     ],
 )
 def test_agents_are_named_before_a_colon(argument: str, named: tuple[str, ...], task: str) -> None:
-    assert parsed(argument, CONFIG) == (named, task)
+    assert parse_race(argument, CONFIG) == (named, task)
 
 
 def ready(*names: str) -> tuple[Survey, ...]:
@@ -41,7 +41,7 @@ def race(
     *wanted: str, surveys: tuple[Survey, ...], denied: str = "", default: str = "claude"
 ) -> tuple[str, ...]:
     config = Config(commands=(CODEX,), agent=AgentSection(default=default))
-    agents, refusal = chosen(config, wanted, surveys, lambda name: name != denied)
+    agents, refusal = choose_racers(config, wanted, surveys, lambda name: name != denied)
     assert bool(agents) != bool(refusal)
     return agents
 
@@ -68,7 +68,7 @@ def test_nobody_races_alone_or_with_one_that_is_not_ready(wanted: tuple[str, ...
 
 def test_why_not_is_told() -> None:
     surveys = (*ready("claude"), Survey("kimi", ready=False, note="install it"))
-    assert chosen(CONFIG, ("claude", "kimi"), surveys, bool)[1].startswith(
+    assert choose_racers(CONFIG, ("claude", "kimi"), surveys, bool)[1].startswith(
         "`kimi` is not ready here: install it."
     )
-    assert "only `claude` is ready here" in chosen(CONFIG, (), surveys, bool)[1]
+    assert "only `claude` is ready here" in choose_racers(CONFIG, (), surveys, bool)[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from codebutler.config.programs import CONFIGURED, Choice, Mode, is_looser, section_of, with_choice
+from codebutler.config.programs import CONFIGURED, Choice, Mode, is_looser, model_section_of, with_choice
 from codebutler.config.schema import ClaudeSection, CommandRule, Config, PermissionMode
 
 PLAIN = Config()
@@ -22,7 +22,7 @@ def test_a_choice_changes_that_agent_only(agent: str) -> None:
 @pytest.mark.parametrize("agent", ["rehearsal", "goose", "run", "undo"])
 def test_an_agent_without_settings_stays_as_it_is(agent: str) -> None:
     assert with_choice(PLAIN, agent, Choice("m", "plan")) == PLAIN
-    assert section_of(PLAIN, agent) is None
+    assert model_section_of(PLAIN, agent) is None
 
 
 def test_the_usual_model_is_the_configured_one_where_there_is_one() -> None:
@@ -60,4 +60,4 @@ def test_what_asks_less_is_looser(configured: PermissionMode, chosen: Mode, loos
     ],
 )
 def test_another_program_in_an_agents_place_has_no_settings(rule: CommandRule) -> None:
-    assert section_of(Config(commands=(rule,)), "kimi") is None
+    assert model_section_of(Config(commands=(rule,)), "kimi") is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.config.channels import assigned, combined
+from codebutler.config.channels import settings_for_host, with_gateway_settings
 from codebutler.config.chats import SlackSection, TelegramSection
 from codebutler.config.schema import (
     AgentSection,
@@ -34,7 +34,7 @@ def told() -> RepoSettings:
     settings = RepoSettings(
         name="shop", path="laptop:shop", channel_id="C1", config=config, agent_env={"KEY": "secret"}
     )
-    return assigned(settings)
+    return settings_for_host(settings)
 
 
 def test_no_token_and_no_key_leaves_the_gateway() -> None:
@@ -47,7 +47,7 @@ def test_who_may_speak_and_decide_is_the_gateways() -> None:
         authorization=AuthorizationSection(may_loosen=("*",)),
         approvals=ApprovalsSection(quorum={}),
     )
-    config = combined(here, told().config)
+    config = with_gateway_settings(here, told().config)
     assert config.chat.allowed_ids == ("U1",)
     assert config.authorization.rules == (RULE,)
     assert config.authorization.may_loosen == ()
@@ -61,7 +61,7 @@ def test_what_runs_on_the_machine_and_how_is_its_own() -> None:
         sandbox=SandboxSection(mode="bwrap"),
         authorization=AuthorizationSection(blocklist=("own",), allowlist=("too",)),
     )
-    config = combined(here, told().config)
+    config = with_gateway_settings(here, told().config)
     assert (config.agent, config.openai, config.sandbox) == (here.agent, here.openai, here.sandbox)
     assert config.authorization.blocklist == ("own",)
     assert config.authorization.allowlist == ("too",)
@@ -70,6 +70,6 @@ def test_what_runs_on_the_machine_and_how_is_its_own() -> None:
 def test_the_budget_of_all_together_is_the_gateways_if_it_has_one() -> None:
     own = BudgetSection(total=TotalLimit(turns_per_day=9), repo=DailyLimit(turns_per_day=2))
     here = Config(budget=own)
-    config = combined(here, told().config)
+    config = with_gateway_settings(here, told().config)
     assert config.budget == BudgetSection(total=TotalLimit(turns_per_day=5), repo=own.repo)
-    assert combined(here, Config()).budget == own
+    assert with_gateway_settings(here, Config()).budget == own

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.config.merge import leaves
-from codebutler.config.resolve import MASK, is_secret, mask_text, masked
+from codebutler.config.resolve import MASK, is_secret, mask_text, mask_values
 from codebutler.config.schema import Config
 
 
@@ -19,18 +19,18 @@ def test_every_key_that_holds_a_secret_is_known() -> None:
 
 @given(st.text(min_size=1))
 def test_no_character_of_a_secret_is_shown(secret: str) -> None:
-    assert masked({"slack": {"botToken": secret}, "kimi": {"apiKey": secret}}) == {
+    assert mask_values({"slack": {"botToken": secret}, "kimi": {"apiKey": secret}}) == {
         "slack": {"botToken": MASK},
         "kimi": {"apiKey": MASK},
     }
 
 
 def test_an_unset_secret_is_shown_as_unset() -> None:
-    assert masked({"slack": {"botToken": ""}}) == {"slack": {"botToken": ""}}
+    assert mask_values({"slack": {"botToken": ""}}) == {"slack": {"botToken": ""}}
 
 
 def test_secrets_in_other_values_are_masked_too() -> None:
-    shown = masked(
+    shown = mask_values(
         {
             "kimi": {"baseUrl": "https://user:hunter2@proxy.example/v1"},
             "claude": {"extraArgs": ["--api-key", "hunter2", "--token=hunter2", "--verbose", "fine"]},

@@ -14,7 +14,7 @@ from codebutler.config.merge import JsonObject, Layer, default_layer, leaves, me
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import objection
 from codebutler.config.schema import Config
-from codebutler.config.trust import _ORDERS, USUAL, is_plain, stricter
+from codebutler.config.trust import _ORDERS, LIMIT_DEFAULTS, is_plain, stricter
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.conversation.approvals import needed_for
 from codebutler_worker.egress.hosts import HostPort, Hosts
@@ -217,7 +217,7 @@ def test_what_limits_are_without_a_word_is_what_they_are() -> None:
         ("processes", [each.processes for each in usual]),
         ("cpus", [each.cpus for each in usual]),
     ):
-        assert USUAL[name] == (
+        assert LIMIT_DEFAULTS[name] == (
             min(figure for figure in figures if figure),
             0 if 0 in figures else max(figures),
         )

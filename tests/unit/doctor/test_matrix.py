@@ -10,7 +10,7 @@ from codebutler.cli.doctor import agent_tables
 from codebutler.config.schema import CommandRule, Config
 from codebutler.protocol.capabilities import CAPABILITIES, AgentResult, Capability, Cell, CellState
 from codebutler_worker.agents.survey import SUPPORTED, dotted
-from codebutler_worker.trials.matrix import STEPS, live_finding, price_of
+from codebutler_worker.trials.matrix import STEPS, announcement, live_finding
 from codebutler_worker.trials.turns import TURNS, subject_of
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def test_every_turn_is_named_and_counted_before_it_is_run() -> None:
     assert subject_of(Config(commands=(named,)), "claude").kind == "claude"
     speaks = CommandRule(prefix="kimi", binary="other", args=("acp",), mode="acp")
     assert subject_of(Config(commands=(speaks,)), "kimi").kind == "acp"
-    told = price_of((subject_of(Config(), "claude"), subject_of(Config(), "rehearsal")))
+    told = announcement((subject_of(Config(), "claude"), subject_of(Config(), "rehearsal")))
     assert "10 short runs (claude 9, rehearsal 1)" in told
 
 

@@ -14,7 +14,7 @@ from codebutler_worker.forge.remote import (
     has_remote,
     is_branch_name,
     is_protected,
-    judged,
+    validate_remote,
 )
 from tests.worker_kit import settings
 
@@ -33,7 +33,7 @@ REPO = Path("/home/ana/shop")
     ],
 )
 def test_addresses_that_are_pushed_to(url: str, kind: str, host: str, path: str) -> None:
-    found = judged(url, REPO, ())
+    found = validate_remote(url, REPO, ())
     assert (found.kind, found.host, found.path, found.url) == (kind, host, path, url)
     assert "secret" not in found.shown
 
@@ -53,7 +53,7 @@ def test_addresses_that_are_pushed_to(url: str, kind: str, host: str, path: str)
 )  # fmt: skip
 def test_every_other_address_is_refused(url: str) -> None:
     with pytest.raises(ForgeError) as error:
-        judged(url, REPO, ("/srv/git",))
+        validate_remote(url, REPO, ("/srv/git",))
     assert "\n" not in str(error.value)
 
 
@@ -62,10 +62,10 @@ def test_a_directory_is_pushed_to_where_the_configuration_names_it(tmp_path: Pat
     repo.mkdir(parents=True)
     (allowed / "shop.git").mkdir()
     (allowed / "way-in").symlink_to(repo)
-    assert judged(str(allowed / "shop.git"), repo, (str(allowed),)).kind == "file"
+    assert validate_remote(str(allowed / "shop.git"), repo, (str(allowed),)).kind == "file"
     for inside in ("shop", "shop/evil.git", "way-in/evil.git", "shop.git/../shop/evil.git"):
         with pytest.raises(ForgeError):
-            judged(str(allowed / inside), repo, (str(allowed),))
+            validate_remote(str(allowed / inside), repo, (str(allowed),))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.internet.fetch import readable, text_of
+from codebutler_worker.internet.fetch import is_readable, text_of
 
 PAGE = b"""<html><head><title>T</title><style>p{color:red}</style><script>steal()</script></head>
 <body><h1>Head</h1><p>One <a href="https://example.org/z?a=1">link</a>.</p>
@@ -68,11 +68,11 @@ def test_inline_pictures_are_left_out() -> None:
 
 @pytest.mark.parametrize("kind", ["text/html", "text/plain", "application/json", "application/atom+xml", ""])
 def test_text_is_readable(kind: str) -> None:
-    assert readable(kind)
+    assert is_readable(kind)
 
 
 @pytest.mark.parametrize(
     "kind", ["image/png", "application/pdf", "application/octet-stream", "audio/mpeg", "nonsense"]
 )
 def test_the_rest_is_not(kind: str) -> None:
-    assert not readable(kind)
+    assert not is_readable(kind)

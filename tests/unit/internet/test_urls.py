@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler_worker.internet.addresses import PageRefusedError, target
+from codebutler_worker.internet.addresses import PageRefusedError, parse_address
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from codebutler_worker.internet.addresses import PageRefusedError, target
     ],
 )
 def test_an_address_is_read_once_and_asked_for_as_it_was_read(given_url: str, asked: str) -> None:
-    assert target(given_url).url == asked
+    assert parse_address(given_url).url == asked
 
 
 @pytest.mark.parametrize(
@@ -73,25 +73,25 @@ def test_an_address_is_read_once_and_asked_for_as_it_was_read(given_url: str, as
 )
 def test_what_is_no_page_of_the_web_is_refused(url: str) -> None:
     with pytest.raises(PageRefusedError) as refused:
-        target(url)
+        parse_address(url)
     assert "\n" not in str(refused.value)
 
 
 def test_a_redirect_is_read_like_an_address() -> None:
-    first = target("https://example.com/a/b")
-    assert target("../c?d", base=first).url == "https://example.com/c?d"
-    assert target("//example.org/", base=first).url == "https://example.org/"
+    first = parse_address("https://example.com/a/b")
+    assert parse_address("../c?d", base=first).url == "https://example.com/c?d"
+    assert parse_address("//example.org/", base=first).url == "https://example.org/"
     with pytest.raises(PageRefusedError):
-        target("file:///etc/passwd", base=first)
+        parse_address("file:///etc/passwd", base=first)
     with pytest.raises(PageRefusedError):
-        target("http://localhost/", base=first)
+        parse_address("http://localhost/", base=first)
 
 
 @given(st.text(max_size=60))
 def test_anything_is_a_target_or_refused(text: str) -> None:
     try:
-        found = target(f"http://{text}")
+        found = parse_address(f"http://{text}")
     except PageRefusedError:
         return
     assert found.port in (80, 443)
-    assert target(found.url) == found
+    assert parse_address(found.url) == found

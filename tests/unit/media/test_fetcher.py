@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Fetch, FetchFailed, FileChunk, FileTranscript
-from codebutler_worker.media.files import FETCH_S, Fetched, Fetcher, NotFetchedError
+from codebutler_worker.media.files import FETCH_S, FetchedFile, Fetcher, NotFetchedError
 from tests.clock import ManualClock, settle
 
 
@@ -19,7 +19,7 @@ class Line:
         self.clock = ManualClock()
         self.fetcher = Fetcher(self.asked.append, self.clock)
 
-    async def ask(self) -> tuple[str, asyncio.Task[Fetched]]:
+    async def ask(self) -> tuple[str, asyncio.Task[FetchedFile]]:
         """Returns the request's id and the fetch."""
         task = asyncio.create_task(self.fetcher.fetch("F1"))
         await settle(5)
@@ -35,14 +35,14 @@ async def test_pieces_become_the_file() -> None:
     line.fetcher.take(FileChunk(request_id="another", data=b"of another"))
     line.fetcher.take(FileChunk(request_id=request_id, data=b"one "))
     line.fetcher.take(FileChunk(request_id=request_id, data=b"two", last=True))
-    assert await task == Fetched(b"one two")
+    assert await task == FetchedFile(b"one two")
 
 
 async def test_a_transcript_comes_instead() -> None:
     line = Line()
     request_id, task = await line.ask()
     line.fetcher.take(FileTranscript(request_id=request_id, text="hello"))
-    assert await task == Fetched(transcript="hello")
+    assert await task == FetchedFile(transcript="hello")
 
 
 async def test_what_comes_of_a_request_that_was_given_up_gets_into_no_other_file() -> None:
@@ -53,7 +53,7 @@ async def test_what_comes_of_a_request_that_was_given_up_gets_into_no_other_file
     new, staying = await line.ask()
     line.fetcher.take(FileChunk(request_id=old, data=b"tail", last=True))
     line.fetcher.take(FileChunk(request_id=new, data=b"whole", last=True))
-    assert await staying == Fetched(b"whole")
+    assert await staying == FetchedFile(b"whole")
     await asyncio.gather(leaving, return_exceptions=True)
     assert leaving.cancelled()
 

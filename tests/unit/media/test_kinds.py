@@ -13,10 +13,10 @@ from codebutler_worker.media.files import (
     NAME_CHARS,
     SNIFF_BYTES,
     audio_name,
+    format_size,
     is_voice,
     kind_of,
     safe_name,
-    size,
 )
 
 
@@ -92,4 +92,4 @@ def test_a_clip_gets_an_ending_the_service_knows() -> None:
 
 
 def test_sizes_read_well() -> None:
-    assert [size(900), size(12_345), size(3_400_000)] == ["900 B", "12 kB", "3.4 MB"]
+    assert [format_size(900), format_size(12_345), format_size(3_400_000)] == ["900 B", "12 kB", "3.4 MB"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.memory import MAX_LINE_CHARS, clean, holds_secret, suspicion
+from codebutler.config.memory import MAX_LINE_CHARS, clean_fact, holds_secret, suspicion
 from codebutler.text.redact import Redactor
 
 
@@ -34,17 +34,17 @@ from codebutler.text.redact import Redactor
     ],
 )
 def test_a_line_is_one_plain_line(text: str, line: str) -> None:
-    assert clean(text) == line
+    assert clean_fact(text) == line
 
 
 @given(st.text())
 def test_whatever_comes_is_short_and_draws_what_it_is(text: str) -> None:
-    line = clean(text)
+    line = clean_fact(text)
     assert len(line) <= MAX_LINE_CHARS
     assert len(line.splitlines()) <= 1
     assert not set(line) & set("<>`")
     assert all(unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co") for char in line)
-    assert clean(line) == line
+    assert clean_fact(line) == line
 
 
 ORDERS = (
@@ -85,12 +85,12 @@ FACTS = (
 
 @pytest.mark.parametrize("line", ORDERS)
 def test_what_reads_like_an_order_wants_a_person(line: str) -> None:
-    assert suspicion(clean(line))
+    assert suspicion(clean_fact(line))
 
 
 @pytest.mark.parametrize("line", FACTS)
 def test_a_fact_does_not(line: str) -> None:
-    assert suspicion(clean(line)) == ""
+    assert suspicion(clean_fact(line)) == ""
 
 
 def test_secrets_are_seen() -> None:

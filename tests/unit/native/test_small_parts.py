@@ -12,8 +12,8 @@ from codebutler.config.schema import Config, KimiSection, NativeSection, OpenAIS
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.native.acting import ruling
 from codebutler_worker.agents.native.model import PRESETS, TokenCount, cost_usd, price_of, target
-from codebutler_worker.tools.programs import HEAD_CHARS, TAIL_CHARS, shown, told
-from codebutler_worker.tools.shell import Mark, MarkReader, spelled
+from codebutler_worker.tools.programs import HEAD_CHARS, TAIL_CHARS, shorten_output, strip_escapes
+from codebutler_worker.tools.shell import Mark, MarkReader, command_lines
 
 
 def test_cached_tokens_have_a_price_of_their_own_if_somebody_says_so() -> None:
@@ -83,14 +83,14 @@ def test_looking_is_always_allowed_and_planning_changes_nothing() -> None:
     ],
 )
 def test_what_a_terminal_would_show(raw: str, text: str) -> None:
-    assert shown(raw) == text
+    assert strip_escapes(raw) == text
 
 
 @given(st.text(max_size=100_000))
 def test_what_is_told_is_bounded(text: str) -> None:
-    found, cut = told(text)
+    found, cut = shorten_output(text)
     assert len(found) <= HEAD_CHARS + TAIL_CHARS + 100
-    assert cut == (len(shown(text).rstrip()) > HEAD_CHARS + TAIL_CHARS)
+    assert cut == (len(strip_escapes(text).rstrip()) > HEAD_CHARS + TAIL_CHARS)
 
 
 @given(st.lists(st.binary(max_size=30), max_size=5), st.data())
@@ -107,7 +107,7 @@ def test_marks_are_found_however_the_output_is_cut(outputs: list[bytes], data: s
         at += piece
     assert listener.take() == (b"".join(clean).decode(errors="replace"), False)
     assert listener.mark == (Mark(len(clean), 3, "/tmp") if clean else None)
-    assert listener.begun == len(clean)
+    assert listener.started_number == len(clean)
 
 
 def test_another_word_is_no_mark() -> None:
@@ -120,4 +120,4 @@ def test_another_word_is_no_mark() -> None:
 
 @given(st.text(max_size=9000))
 def test_no_line_for_the_shell_is_longer_than_a_terminal_takes(command: str) -> None:
-    assert all(len(line) < 4095 for line in spelled("0" * 16, 7, command).split(b"\n"))
+    assert all(len(line) < 4095 for line in command_lines("0" * 16, 7, command).split(b"\n"))

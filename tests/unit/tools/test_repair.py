@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from codebutler.config.schema import Config
 from codebutler_worker.agents.native.backend import tools
-from codebutler_worker.tools.matching import UnreadableError, lenient
+from codebutler_worker.tools.matching import UnreadableError, parse_lenient
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.repair import as_json, object_in, schema_of, tool_named, understood
+from codebutler_worker.tools.repair import as_json, find_tool, parse_arguments, parse_object, schema_of
 from codebutler_worker.tools.running import Tool, bash
 from codebutler_worker.tools.talking import PROPOSE_PLAN
 
@@ -22,7 +22,7 @@ TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*tools(Config()), bash(("
 
 def taken(name: str, arguments: dict[str, Any] | str) -> dict[str, Any]:
     """What the tool gets, without what it gets anyway."""
-    args = understood(TOOLS[name], arguments if isinstance(arguments, str) else json.dumps(arguments))[0]
+    args = parse_arguments(TOOLS[name], arguments if isinstance(arguments, str) else json.dumps(arguments))[0]
     usual = {key: each.get("default") for key, each in schema_of(type(args))["properties"].items()}
     found = {key: getattr(args, key) for key in usual}
     return {key: value for key, value in found.items() if value != usual[key]}
@@ -60,9 +60,9 @@ def taken(name: str, arguments: dict[str, Any] | str) -> dict[str, Any]:
 def test_json_as_models_write_it(written: str, meant: Any) -> None:
     if meant is None:
         with pytest.raises(UnreadableError, match=r"^[^\n]+$"):
-            lenient(written)
+            parse_lenient(written)
     else:
-        assert lenient(written) == meant
+        assert parse_lenient(written) == meant
 
 
 VALUES = st.recursive(
@@ -75,10 +75,10 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
 def test_json_is_what_it_is_also_with_a_comma_too_many_or_in_a_fence(value: dict[str, Any]) -> None:
     strict = json.dumps(value)
-    assert lenient(strict) == value
-    assert lenient(f"```json\n{json.dumps(value, indent=1)}\n```") == value
+    assert parse_lenient(strict) == value
+    assert parse_lenient(f"```json\n{json.dumps(value, indent=1)}\n```") == value
     if value:
-        assert lenient(f"{strict[:-1]},}}") == value
+        assert parse_lenient(f"{strict[:-1]},}}") == value
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, min_size=1, max_size=4), st.data())
@@ -88,7 +88,7 @@ def test_what_is_cut_off_is_refused_or_holds_nothing_that_was_not_there(
     whole = json.dumps(value)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     try:
-        found = lenient(cut)
+        found = parse_lenient(cut)
     except UnreadableError:
         return
     assert isinstance(found, dict)
@@ -204,13 +204,13 @@ def test_other_agents_words_are_understood(
 )
 def test_what_is_missing_or_would_be_something_else_is_refused(tool: str, written: dict[str, Any]) -> None:
     with pytest.raises(ToolError, match=rf"^{tool}: [^\n]+ takes [^\n]+$"):
-        understood(TOOLS[tool], json.dumps(written))
+        parse_arguments(TOOLS[tool], json.dumps(written))
 
 
 def test_what_is_ignored_is_said() -> None:
-    _, note = understood(TOOLS["edit_file"], '{"path": "a", "old": "b", "new": "c", "al": true}')
+    _, note = parse_arguments(TOOLS["edit_file"], '{"path": "a", "old": "b", "new": "c", "al": true}')
     assert note == "(Ignored: `al`. edit_file takes path, old, new, all.)"
-    assert understood(TOOLS["edit_file"], '{"file": "a", "old": "b", "new": "c"}')[1] == ""
+    assert parse_arguments(TOOLS["edit_file"], '{"file": "a", "old": "b", "new": "c"}')[1] == ""
 
 
 def test_an_argument_of_its_own_name_comes_before_one_that_is_only_like_it() -> None:
@@ -233,19 +233,19 @@ def test_an_argument_of_its_own_name_comes_before_one_that_is_only_like_it() -> 
     ],
 )
 def test_a_tool_is_known_by_the_names_that_others_have_for_it(said: str, meant: str | None) -> None:
-    assert tool_named(said, [tool.name for tool in tools(Config())]) == meant
+    assert find_tool(said, [tool.name for tool in tools(Config())]) == meant
 
 
 def test_an_own_name_is_never_taken_for_another() -> None:
     for name in TOOLS:
-        assert tool_named(name, TOOLS) == name
+        assert find_tool(name, TOOLS) == name
 
 
 @given(st.sampled_from(sorted(TOOLS)), st.dictionaries(st.text(max_size=12), VALUES, max_size=5))
 def test_anything_is_understood_or_refused_in_one_line(name: str, written: dict[str, Any]) -> None:
     told = ""
     try:
-        assert isinstance(understood(TOOLS[name], json.dumps(written))[0], TOOLS[name].arguments)
+        assert isinstance(parse_arguments(TOOLS[name], json.dumps(written))[0], TOOLS[name].arguments)
     except ToolError as error:
         told = str(error)
     assert "\n" not in told
@@ -263,8 +263,8 @@ def test_anything_is_understood_or_refused_in_one_line(name: str, written: dict[
 )
 def test_what_is_long_and_nothing_is_refused_and_not_pondered_over(written: str) -> None:
     with pytest.raises(ToolError):
-        understood(TOOLS["read_files"], written)
+        parse_arguments(TOOLS["read_files"], written)
 
 
 def test_nothing_at_all_is_an_empty_object() -> None:
-    assert object_in("") == object_in("{}") == object_in('"{}"') == {}
+    assert parse_object("") == parse_object("{}") == parse_object('"{}"') == {}

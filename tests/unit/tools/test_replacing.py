@@ -6,13 +6,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from codebutler_worker.tools.matching import PLAIN, matches
+from codebutler_worker.tools.matching import PLAIN, find_matches
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.replacing import applied, changes, nearest
+from codebutler_worker.tools.replacing import apply_replacements, find_replacements, nearest
 
 
 def edited(text: str, old: str, new: str, *, every: bool = False) -> str:
-    return applied(text, changes("f", text, old, new, every=every)[0])
+    return apply_replacements(text, find_replacements("f", text, old, new, every=every)[0])
 
 
 FILE = """\
@@ -177,17 +177,17 @@ def bare(text: str) -> list[str]:
 
 @given(TEXT | ANY, ANY.filter(bool), ANY)
 def test_nothing_is_touched_but_what_the_rule_says(text: str, old: str, new: str) -> None:
-    found = matches(text, old, new)
+    found = find_matches(text, old, new)
     for match in found:
-        assert bare(text[match.start : match.end]) == bare(match.wanted.old)
+        assert bare(text[match.start : match.end]) == bare(match.wording.old)
         if "escapes" not in match.rule and "line numbers" not in match.rule:
-            assert bare(match.wanted.old) == bare(old)
+            assert bare(match.wording.old) == bare(old)
     assert bool(found) or old not in text
     try:
-        made = changes("f", text, old, new, every=True)[0]
+        made = find_replacements("f", text, old, new, every=True)[0]
     except ToolError:
         return
-    result, shift, at = applied(text, made), 0, 0
+    result, shift, at = apply_replacements(text, made), 0, 0
     for change in made:
         assert text[at : change.start] == result[at + shift : change.start + shift]
         assert result[change.start + shift :].startswith(change.text)
@@ -215,7 +215,7 @@ def test_a_line_that_was_copied_badly_is_the_only_one_that_changes(text: str, da
     copied = [slipped(line) for line in lines[first : last + 1]]
     wanted = [*copied[: at - first], slipped(meant), *copied[at - first + 1 :]]
     old, new = "\n".join(copied), "\n".join(wanted)
-    found = matches(text, old, new)
+    found = find_matches(text, old, new)
     assert found
     # Copied badly, it may be another line to the letter.
     assume(len(found) == 1 and text.count("\n", 0, found[0].start) == first)

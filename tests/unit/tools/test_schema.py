@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.reading import LIST_FILES, READ_FILES, ReadFilesArguments, numbered
-from codebutler_worker.tools.repair import definition, schema_of, understood
+from codebutler_worker.tools.repair import definition, parse_arguments, schema_of
 from codebutler_worker.tools.running import Arguments
 
 
@@ -41,9 +41,9 @@ def test_a_definition_names_the_tool_and_says_what_it_is_for() -> None:
 
 
 def test_arguments_are_read_also_with_quoted_numbers() -> None:
-    args = understood(READ_FILES, '{"paths": ["a"], "lines": "5"}')[0]
+    args = parse_arguments(READ_FILES, '{"paths": ["a"], "lines": "5"}')[0]
     assert args == ReadFilesArguments(paths=["a"], lines=5)
-    assert understood(LIST_FILES, "")[0] == understood(LIST_FILES, "{}")[0]
+    assert parse_arguments(LIST_FILES, "")[0] == parse_arguments(LIST_FILES, "{}")[0]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_arguments_are_read_also_with_quoted_numbers() -> None:
 )
 def test_other_arguments_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(ToolError, match=r"^read_files: [^\n]+$"):
-        understood(READ_FILES, text)
+        parse_arguments(READ_FILES, text)
 
 
 def test_lines_are_numbered_and_a_part_says_of_what() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.programs import beside
+from codebutler.config.programs import parallel_programs
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message
@@ -139,7 +139,7 @@ def _pending(uow: UnitOfWork) -> list[DeferredRow]:
 
 
 def _busy(uow: UnitOfWork, config: Config) -> set[str]:
-    apart = beside(config)
+    apart = parallel_programs(config)
     return {turn.conversation for turn in uow.turns.find(state=("queued", *LIVE)) if turn.agent not in apart}
 
 

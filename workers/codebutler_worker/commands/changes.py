@@ -20,7 +20,7 @@ from codebutler_worker.changes.evidence import with_trailers
 from codebutler_worker.changes.undo import LOOKED_AT, undo_key
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.forge.push import Signer, how_to_sign
+from codebutler_worker.forge.push import Signer, signing_settings
 from codebutler_worker.forge.remote import Host
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.notices import (
@@ -59,8 +59,8 @@ NOT_RECORDED = (
     "❌ Not committed. The last run's changes were not recorded, probably because CodeButler stopped before the "
     "run ended. `!diff` shows what has changed; commit it on the machine with `git commit`."
 )
-RECORDED_S, LOOK_S = 60.0, 0.5
-NOBODY = re.compile(
+SNAPSHOT_WAIT_S, SNAPSHOT_POLL_S = 60.0, 0.5
+NO_AUTHOR = re.compile(
     r"identity unknown|empty ident|tell me who you are|auto-detect|no (name|email) was given", re.I
 )
 NO_IDENTITY = (
@@ -69,139 +69,145 @@ NO_IDENTITY = (
 )
 
 
-def diff(asked: Invocation) -> Todo:
+def diff(invocation: Invocation) -> Todo:
     """Deferred: git has to be asked."""
-    if not asked.argument:
-        return asked.defer()
-    if asked.argument not in ("run", "turn"):
-        return asked.defer(asked.argument)
-    turn = asked.changed()
+    if not invocation.argument:
+        return invocation.defer()
+    if invocation.argument not in ("run", "turn"):
+        return invocation.defer(invocation.argument)
+    turn = invocation.changed_run()
     if turn is None or turn.tree_before is None:
-        return asked.reply(NO_RUN)
-    return asked.defer(f"{turn.tree_before} {turn.tree_after or ''}".strip())
+        return invocation.reply(NO_RUN)
+    return invocation.defer(f"{turn.tree_before} {turn.tree_after or ''}".strip())
 
 
 async def answer_diff(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """The diff itself if it is short; otherwise the list of files, a page at a time, or one file."""
     before, _, rest = command.argument.partition(" ")
-    after, _, wish = rest.partition(" ")
+    after, _, view = rest.partition(" ")
     tree = await runtime.agents.tree(await runtime.agents.workdir(command.conversation))
     if before and not after:
-        now = await tree.snapshot("now")
-        after = now.commit if now else ""
-    found = await tree.difference(before or None, after or None, limit_bytes=MAX_BYTES)
-    if not found.files:
+        snapshot = await tree.snapshot("now")
+        after = snapshot.commit if snapshot else ""
+    difference = await tree.difference(before or None, after or None, limit_bytes=MAX_BYTES)
+    if not difference.files:
         return CommandReply((said(RUN_UNCHANGED if before else UNCHANGED),))
-    limit, whispered = runtime.settings.config.output.max_chars_per_message, bool(command.only_for)
-    kind, number = wish[:1], wish[1:]
-    if kind == "f" and number.isdecimal() and int(number) < len(found.files):
-        file = found.files[int(number)]
-        only = await tree.difference(found.before, found.after, limit_bytes=MAX_BYTES, files=(file,))
-        return one_file(only, file, limit, whispered=whispered)
+    limit, is_private = runtime.settings.config.output.max_chars_per_message, bool(command.only_for)
+    kind, number = view[:1], view[1:]
+    if kind == "f" and number.isdecimal() and int(number) < len(difference.files):
+        file = difference.files[int(number)]
+        file_difference = await tree.difference(
+            difference.before, difference.after, limit_bytes=MAX_BYTES, files=(file,)
+        )
+        return one_file(file_difference, file, limit, whispered=is_private)
     page = int(number) if kind == "p" and number.isdecimal() else 0
     run = await runtime.commit(partial(_run_between, before=before, after=after)) if before else ""
     link = review_link(runtime.settings.name, run) if run else ""
-    return listed(found, limit, page=page, whole=kind == "a", whispered=whispered, link=link)
+    return listed(difference, limit, page=page, whole=kind == "a", whispered=is_private, link=link)
 
 
 def _run_between(uow: UnitOfWork, *, before: str, after: str) -> str:
     """The run with these snapshots, "" if it was long ago."""
-    ends = (before, after)
+    snapshots = (before, after)
     return next(
-        (turn.id for turn in uow.turns.find(newest=LOOKED_AT) if (turn.tree_before, turn.tree_after) == ends),
+        (
+            turn.id
+            for turn in uow.turns.find(newest=LOOKED_AT)
+            if (turn.tree_before, turn.tree_after) == snapshots
+        ),
         "",
     )
 
 
-def undo(asked: Invocation) -> Todo:
+def undo(invocation: Invocation) -> Todo:
     """Deferred: see what an undo would restore; git has to be asked."""
-    if asked.turns(*LIVE):
-        return asked.reply(UNDO_BUSY)
-    turn = asked.changed()
+    if invocation.turns(*LIVE):
+        return invocation.reply(UNDO_BUSY)
+    turn = invocation.changed_run()
     if turn is None:
-        return asked.reply(NO_SNAPSHOT)
-    if asked.uow.messages.get(message_id(turn.channel_id, undo_key(turn.id))) is not None:
-        return asked.reply(ALREADY_UNDONE)
-    return asked.defer(turn.id)
+        return invocation.reply(NO_SNAPSHOT)
+    if invocation.uow.messages.get(message_id(turn.channel_id, undo_key(turn.id))) is not None:
+        return invocation.reply(ALREADY_UNDONE)
+    return invocation.defer(turn.id)
 
 
 async def answer_undo(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """A card that shows what would be undone, with a button that does it."""
-    turn, words, when = await runtime.commit(lambda uow: _described(uow, command.argument))
+    turn, words, when = await runtime.commit(lambda uow: _describe_turn(uow, command.argument))
     if turn is None or turn.tree_before is None:
         return CommandReply((said(NO_SNAPSHOT),))
     tree = await runtime.agents.tree(await runtime.agents.workdir(turn.conversation))
-    found = await tree.put_back(turn.tree_before, turn.tree_after, "check")
-    if not found.undone and not found.left:
+    preview = await tree.put_back(turn.tree_before, turn.tree_after, "check")
+    if not preview.undone and not preview.left:
         return CommandReply((said(NOTHING_CHANGED.format(words=words, when=when)),))
-    return CommandReply((undo_preview(turn.id, f"{words}, {when}", found),))
+    return CommandReply((undo_preview(turn.id, f"{words}, {when}", preview),))
 
 
-def _described(uow: UnitOfWork, turn_id: str) -> tuple[TurnRow | None, str, str]:
+def _describe_turn(uow: UnitOfWork, turn_id: str) -> tuple[TurnRow | None, str, str]:
     turn = uow.turns.get(turn_id)
     if turn is None:
         return None, "", ""
     return turn, f"“{plain(words_of(uow, turn, WORDS_CHARS))}”", age(uow, turn)
 
 
-def commit(asked: Invocation) -> Todo:
+def commit(invocation: Invocation) -> Todo:
     """Commit what a run changed. A running agent could be changing it."""
-    if asked.turns(*LIVE):
-        return asked.reply(COMMIT_BUSY)
-    turn = asked.changed()
+    if invocation.turns(*LIVE):
+        return invocation.reply(COMMIT_BUSY)
+    turn = invocation.changed_run()
     if turn is None:
-        return asked.reply(NO_RUN_TO_COMMIT)
-    return asked.defer(f"{turn.id} {asked.argument}".strip())
+        return invocation.reply(NO_RUN_TO_COMMIT)
+    return invocation.defer(f"{turn.id} {invocation.argument}".strip())
 
 
 async def answer_commit(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """The commit's ID, which a second request for it gets too."""
-    turn_id, _, words = command.argument.partition(" ")
-    turn = await _recorded(runtime, turn_id)
+    turn_id, _, subject = command.argument.partition(" ")
+    turn = await _wait_for_snapshot(runtime, turn_id)
     if turn is None or turn.tree_before is None or turn.tree_after is None:
         return CommandReply((said(NOT_RECORDED),), ok=False)
-    task = await runtime.commit(lambda uow: uow.redact(_whole(uow, turn_id)))
-    message = commit_message(runtime.redactor.redact(words) or task)
+    task = await runtime.commit(lambda uow: uow.redact(_prompt_of(uow, turn_id)))
+    message = commit_message(runtime.redactor.redact(subject) or task)
     message = with_trailers(message, runtime.settings.config.git.trailers, turn)
     tree = await runtime.agents.tree(await runtime.agents.workdir(turn.conversation))
     try:
         sign = await signer_of(runtime.settings)
-        made = await tree.commit(turn.tree_before, turn.tree_after, f"{turn.id}/commit", message, sign)
+        committed = await tree.commit(turn.tree_before, turn.tree_after, f"{turn.id}/commit", message, sign)
     except CodeButlerError as error:
-        if not NOBODY.search(str(error)):
+        if not NO_AUTHOR.search(str(error)):
             raise
         return CommandReply((said(f"❌ Not committed. {NO_IDENTITY}"),), ok=False)
-    if not made.commit:
+    if not committed.commit:
         return CommandReply((said(NOTHING_TO_COMMIT),))
-    where = f"{code(made.commit[:9])}{f' on {code(made.branch)}' if made.branch else ' (detached HEAD)'}"
-    if made.again:
+    where = f"{code(committed.commit[:9])}{f' on {code(committed.branch)}' if committed.branch else ' (detached HEAD)'}"
+    if committed.again:
         return CommandReply((said(f"That is already committed: {where}."),))
     text = f"✅ Committed {where}: {plain(message.partition(chr(10))[0])}"
-    return CommandReply((said(text),), also=partial(_keep, commit=made.commit[:9]))
+    return CommandReply((said(text),), also=partial(_record_commit, commit=committed.commit[:9]))
 
 
-async def _recorded(runtime: Runtime, turn_id: str) -> TurnRow | None:
+async def _wait_for_snapshot(runtime: Runtime, turn_id: str) -> TurnRow | None:
     """The run with what it has changed: its answer comes before its program's end and the snapshot after that."""
-    until_s = runtime.clock.monotonic() + RECORDED_S
+    until_s = runtime.clock.monotonic() + SNAPSHOT_WAIT_S
     while True:
         turn = await runtime.commit(lambda uow: uow.turns.get(turn_id))
         if turn is None or turn.tree_after is not None or runtime.clock.monotonic() >= until_s:
             return turn
-        await runtime.clock.sleep(LOOK_S)
+        await runtime.clock.sleep(SNAPSHOT_POLL_S)
 
 
-def _keep(uow: UnitOfWork, command: DeferredRow, *, commit: str) -> None:
+def _record_commit(uow: UnitOfWork, command: DeferredRow, *, commit: str) -> None:
     uow.turns.add_commits(command.argument.partition(" ")[0], [commit])
 
 
 async def signer_of(settings: RepoSettings) -> Sign | None:
     """Who signs a commit, if the owner signs. Raises CodeButlerError."""
     repo = Path(settings.path)
-    how = await asyncio.to_thread(how_to_sign, repo)
-    return Signer(Host(repo, settings.agent_env), how).sign if how is not None else None
+    method = await asyncio.to_thread(signing_settings, repo)
+    return Signer(Host(repo, settings.agent_env), method).sign if method is not None else None
 
 
-def _whole(uow: UnitOfWork, turn_id: str) -> str:
+def _prompt_of(uow: UnitOfWork, turn_id: str) -> str:
     messages = uow.messages.find(turn_id=turn_id)
     return messages[0].content if messages else ""
 
@@ -217,14 +223,14 @@ def commit_message(task: str) -> str:
     return f"{subject}\n\n{task.strip()[:MESSAGE_CHARS]}"
 
 
-def resolved(request: Request, settings: RepoSettings) -> Request:
+def resolve_checks(request: Request, settings: RepoSettings) -> Request:
     """A request for checks with the command to run; any other request unchanged."""
     if not isinstance(request, Prompt) or request.prefix != CHECKS:
         return request
-    found = checks_of(settings.config.checks, Path(settings.path))
-    return Prompt(text=script_of(found), prefix=CHECKS) if found else NO_CHECKS
+    checks = checks_of(settings.config.checks, Path(settings.path))
+    return Prompt(text=script_of(checks), prefix=CHECKS) if checks else NO_CHECKS
 
 
-def checks(asked: Invocation) -> Todo:
+def checks(invocation: Invocation) -> Todo:
     """Used only when there is nothing to run: otherwise it becomes a prompt."""
-    return asked.reply(NO_COMMAND)
+    return invocation.reply(NO_COMMAND)

@@ -30,32 +30,38 @@ NOTHING = "No conversation in this channel contains {words}."
 MORE = "… and more: add a word to narrow it down."
 
 
-def run(asked: Invocation) -> Todo:
+def run(invocation: Invocation) -> Todo:
     """Deferred: the index has to be brought up to date first."""
-    if not asked.in_own_channel:
-        return asked.reply(IN_CHANNEL_ONLY)
-    return asked.defer(asked.argument) if words_in(asked.argument) else asked.reply(NO_WORDS)
+    if not invocation.in_own_channel:
+        return invocation.reply(IN_CHANNEL_ONLY)
+    return (
+        invocation.defer(invocation.argument) if words_in(invocation.argument) else invocation.reply(NO_WORDS)
+    )
 
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """The best matches, each with a link to its thread and the text around the match."""
-    await _index(runtime)
-    shown = await runtime.commit(partial(_found, words=command.argument, channel=runtime.settings.channel_id))
-    if not shown:
+    await _update_index(runtime)
+    matches = await runtime.commit(
+        partial(_render_matches, words=command.argument, channel=runtime.settings.channel_id)
+    )
+    if not matches:
         words = " and ".join(f"“{plain(one_line(word, 40))}”" for word in words_in(command.argument)[:8])
         return CommandReply((said(NOTHING.format(words=words)),))
-    more = [MORE] if len(shown) > LISTED else []
-    return CommandReply((said("\n".join([*shown[:LISTED], *more])),))
+    more = [MORE] if len(matches) > LISTED else []
+    return CommandReply((said("\n".join([*matches[:LISTED], *more])),))
 
 
-async def found(runtime: Runtime, asked: AskFound) -> FoundTold:
+async def find_for_parent(runtime: Runtime, invocation: AskFound) -> FoundTold:
     """The same for the parent. Raises StoreError."""
-    await _index(runtime)
-    runs = await runtime.commit(partial(_runs_found, words=asked.words, channel=runtime.settings.channel_id))
-    return FoundTold(request_id=asked.request_id, runs=runs)
+    await _update_index(runtime)
+    runs = await runtime.commit(
+        partial(_matching_runs, words=invocation.words, channel=runtime.settings.channel_id)
+    )
+    return FoundTold(request_id=invocation.request_id, runs=runs)
 
 
-async def _index(runtime: Runtime) -> None:
+async def _update_index(runtime: Runtime) -> None:
     """Bring the index up to date."""
     redact = runtime.redactor.redact
     await runtime.commit(lambda uow: uow.search.forget_gone())
@@ -63,12 +69,12 @@ async def _index(runtime: Runtime) -> None:
         pass
 
 
-def _runs_found(uow: UnitOfWork, words: str, channel: ConversationRef) -> tuple[FoundRun, ...]:
+def _matching_runs(uow: UnitOfWork, words: str, channel: ConversationRef) -> tuple[FoundRun, ...]:
     pattern = _pattern(words)
-    return tuple(_run_found(uow, row, pattern) for row in uow.search.found(words, channel, MAX_FOUND))
+    return tuple(_found_run(uow, row, pattern) for row in uow.search.found(words, channel, MAX_FOUND))
 
 
-def _run_found(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> FoundRun:
+def _found_run(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> FoundRun:
     turn, title, text = _match(uow, row, pattern)
     return FoundRun(
         id=turn.id,
@@ -85,17 +91,17 @@ def _match(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> tuple[Tu
     turn = uow.turns.get(row.turn_id)
     assert turn is not None
     # A secret may have become known only after the text was indexed.
-    question, answered = uow.redact(row.question), uow.redact(row.answer)
-    return turn, one_line(question, TITLE_CHARS), answered if pattern.search(answered) else question
+    question, answer = uow.redact(row.question), uow.redact(row.answer)
+    return turn, one_line(question, TITLE_CHARS), answer if pattern.search(answer) else question
 
 
-def _found(uow: UnitOfWork, words: str, channel: ConversationRef) -> list[str]:
+def _render_matches(uow: UnitOfWork, words: str, channel: ConversationRef) -> list[str]:
     """A few lines for each conversation, best first, and one more line if there are more."""
     pattern = _pattern(words)
-    return [_shown(uow, row, pattern) for row in uow.search.found(words, channel, LISTED + 1)]
+    return [_render_match(uow, row, pattern) for row in uow.search.found(words, channel, LISTED + 1)]
 
 
-def _shown(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> str:
+def _render_match(uow: UnitOfWork, row: FoundRow, pattern: re.Pattern[str]) -> str:
     turn, title, text = _match(uow, row, pattern)
     title = plain(title) or "…"
     where = message_link(turn.channel_id, turn.thread, title) if turn.thread else title
@@ -106,15 +112,15 @@ def _pattern(words: str) -> re.Pattern[str]:
     return re.compile("|".join(rf"{re.escape(word)}\w*" for word in words_in(words)), re.IGNORECASE)
 
 
-def snippet(text: str, pattern: re.Pattern[str]) -> str:
+def snippet(source: str, pattern: re.Pattern[str]) -> str:
     """The words around the first match on one line, as Markdown with the matches in bold."""
-    line = " ".join(MARKS.sub("", text).split())
+    line = " ".join(MARKS.sub("", source).split())
     first = pattern.search(line)
-    begin = max(0, first.start() - BEFORE_CHARS) if first else 0
-    cut = line[begin : begin + SNIPPET_CHARS]
-    shown, done = "", 0
+    start = max(0, first.start() - BEFORE_CHARS) if first else 0
+    cut = line[start : start + SNIPPET_CHARS]
+    text, done = "", 0
     for match in pattern.finditer(cut):
-        shown += f"{plain(cut[done : match.start()])}**{plain(match[0])}**"
+        text += f"{plain(cut[done : match.start()])}**{plain(match[0])}**"
         done = match.end()
-    before, after = "…" if begin else "", "…" if begin + SNIPPET_CHARS < len(line) else ""
-    return f"{before}{shown}{plain(cut[done:])}{after}"
+    before, after = "…" if start else "", "…" if start + SNIPPET_CHARS < len(line) else ""
+    return f"{before}{text}{plain(cut[done:])}{after}"

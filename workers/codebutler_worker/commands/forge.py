@@ -10,8 +10,17 @@ from codebutler.text.markup import plain
 from codebutler.text.wording import count, one_line
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.forge.following import follow
-from codebutler_worker.forge.news import is_merge_request, link_to, name_of
-from codebutler_worker.forge.push import Opened, Pushed, Tip, body_of, open_pull, service_of, tip_of, title_of
+from codebutler_worker.forge.news import is_merge_request, pull_link, pull_name
+from codebutler_worker.forge.push import (
+    OpenedPull,
+    PushResult,
+    Tip,
+    body_of,
+    open_pull,
+    service_of,
+    tip_of,
+    title_of,
+)
 from codebutler_worker.forge.push import push as send
 from codebutler_worker.forge.remote import ForgeError
 from codebutler_worker.present.lines import code
@@ -39,23 +48,23 @@ class ForgeStep(Struct, frozen=True, omit_defaults=True):
     tip: Tip | None = None
 
 
-def push(asked: Invocation) -> Todo:
+def push(invocation: Invocation) -> Todo:
     """Deferred: git and the remote have to be asked."""
-    return _deferred(asked, ForgeStep(force=asked.argument.lower() == "force"))
+    return _defer(invocation, ForgeStep(force=invocation.argument.lower() == "force"))
 
 
-def pull(asked: Invocation) -> Todo:
+def pull(invocation: Invocation) -> Todo:
     """The same, and then the service."""
-    return _deferred(asked, ForgeStep(title=asked.argument))
+    return _defer(invocation, ForgeStep(title=invocation.argument))
 
 
-def _deferred(asked: Invocation, step: ForgeStep) -> Todo:
-    if asked.conversation is None and asked.settings.config.agent.isolation == "worktree":
-        return asked.reply(IN_A_THREAD.format(word=asked.command.name))
-    return asked.defer(_encoded(step))
+def _defer(invocation: Invocation, step: ForgeStep) -> Todo:
+    if invocation.conversation is None and invocation.settings.config.agent.isolation == "worktree":
+        return invocation.reply(IN_A_THREAD.format(word=invocation.command.name))
+    return invocation.defer(_encode(step))
 
 
-def _encoded(step: ForgeStep) -> str:
+def _encode(step: ForgeStep) -> str:
     return msgspec.json.encode(step).decode()
 
 
@@ -63,46 +72,48 @@ async def answer_push(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """Decide what is pushed, then push."""
     step = msgspec.json.decode(command.argument, type=ForgeStep)
     if step.tip is None:
-        return await _fixed(runtime, command, step)
+        return await _decide_tip(runtime, command, step)
     pushed, _ = await _push(runtime, command, step.tip, force=step.force)
-    return CommandReply((said(told(pushed, step.tip)),))
+    return CommandReply((said(render_push(pushed, step.tip)),))
 
 
 async def answer_pull(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """Decide what is pushed, push, and open the pull request: each step can be retried."""
     step = msgspec.json.decode(command.argument, type=ForgeStep)
     if step.tip is None:
-        return await _fixed(runtime, command, step)
+        return await _decide_tip(runtime, command, step)
     pushed, task = await _push(runtime, command, step.tip)
     settings = runtime.settings
     try:
         service = service_of(settings, pushed.remote, runtime.home.root)
         if service is None:
             hint = HOW_TO_LOG_IN if pushed.remote.host else NO_SERVICE
-            return CommandReply((said(f"{told(pushed, step.tip)}\n{hint}"),))
+            return CommandReply((said(f"{render_push(pushed, step.tip)}\n{hint}"),))
         body = await runtime.commit(lambda uow: body_of(uow, settings, command.conversation, pushed))
         opened = await open_pull(runtime, service, pushed, title_of(step.title, pushed, task), body)
     except ForgeError as error:
         why = plain(runtime.redactor.redact(str(error)))
         return CommandReply(
-            (said(f"{told(pushed, step.tip)}\n❌ No pull request was opened: {why}"),), ok=False
+            (said(f"{render_push(pushed, step.tip)}\n❌ No pull request was opened: {why}"),), ok=False
         )
     await runtime.commit(lambda uow: follow(uow, settings, command, pushed.remote, opened))
     runtime.followed.set()
-    runtime.log("INF", f"{command.user_id}: pull request {name_of(pushed.remote, opened.pull)}")
-    return CommandReply((said(f"{_told_of(pushed, opened)}\n{told(pushed, step.tip, link=False)}"),))
+    runtime.log("INF", f"{command.user_id}: pull request {pull_name(pushed.remote, opened.pull)}")
+    return CommandReply(
+        (said(f"{_render_pull(pushed, opened)}\n{render_push(pushed, step.tip, link=False)}"),)
+    )
 
 
-async def _fixed(runtime: Runtime, command: DeferredRow, step: ForgeStep) -> CommandReply:
+async def _decide_tip(runtime: Runtime, command: DeferredRow, step: ForgeStep) -> CommandReply:
     tip = await tip_of(runtime, command.conversation)
-    return CommandReply(then=_encoded(structs.replace(step, tip=tip)))
+    return CommandReply(then=_encode(structs.replace(step, tip=tip)))
 
 
 async def _push(
     runtime: Runtime, command: DeferredRow, tip: Tip, *, force: bool = False
-) -> tuple[Pushed, str]:
+) -> tuple[PushResult, str]:
     """As above, with the conversation's first prompt."""
-    task = await runtime.commit(lambda uow: first_words(uow, command.conversation))
+    task = await runtime.commit(lambda uow: first_prompt(uow, command.conversation))
     pushed = await send(runtime, command.conversation, tip, task, force=force)
     runtime.log(
         "INF", f"{command.user_id} pushed {pushed.commit[:12]} to {pushed.branch}, {pushed.remote.shown}"
@@ -110,22 +121,22 @@ async def _push(
     return pushed, task
 
 
-def first_words(uow: UnitOfWork, conversation: str) -> str:
+def first_prompt(uow: UnitOfWork, conversation: str) -> str:
     """The conversation's first prompt."""
     turns = uow.turns.find(newest=200, conversation=conversation)
     return words_of(uow, turns[-1]) if turns else ""
 
 
-def _told_of(pushed: Pushed, opened: Opened) -> str:
+def _render_pull(pushed: PushResult, opened: OpenedPull) -> str:
     what = "opened" if opened.is_new else "updated"
     kind = "Merge request" if is_merge_request(opened.pull) else "Pull request"
-    return f"🔗 {kind} {link_to(pushed.remote, opened.pull)} {what}."
+    return f"🔗 {kind} {pull_link(pushed.remote, opened.pull)} {what}."
 
 
-def told(pushed: Pushed, tip: Tip, *, link: bool = True) -> str:
+def render_push(pushed: PushResult, tip: Tip, *, link: bool = True) -> str:
     """What was pushed where, as Markdown."""
-    to = f"{code(pushed.branch)} on {plain(pushed.remote.shown)}"
-    lines = [f"☑️ {to} is already up to date." if pushed.was_there else f"⬆️ Pushed to {to}."]
+    destination = f"{code(pushed.branch)} on {plain(pushed.remote.shown)}"
+    lines = [f"☑️ {destination} is already up to date." if pushed.was_there else f"⬆️ Pushed to {destination}."]
     if tip.branch and pushed.branch != tip.branch:
         lines.append(f"{code(tip.branch)} is protected, so this is a separate branch.")
     lines += [

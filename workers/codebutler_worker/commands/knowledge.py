@@ -27,7 +27,7 @@ from codebutler_worker.skills import Library, prompt_of
 from codebutler_worker.store.rows import REPO_SCOPE, DeferredRow, FactRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
-LOOKED_AT = 50
+SEARCHED_TURNS = 50
 SKILLS = "skills"
 RUNS_WITH = "agent"
 """The prefix of the agent that can run a skill's program."""
@@ -37,24 +37,24 @@ REPLY_CHARS = 3_500
 answer_memory = keeping.answer
 
 
-def memory(asked: Invocation) -> Todo:
+def memory(invocation: Invocation) -> Todo:
     """Show all, delete one, or undo the last change."""
-    word, _, rest = asked.argument.lower().partition(" ")
+    word, _, rest = invocation.argument.lower().partition(" ")
     try:
-        text = MemoryFile(Path(asked.settings.path)).read()
+        text = MemoryFile(Path(invocation.settings.path)).read()
     except CodeButlerError as error:
-        return asked.reply(f"❌ {plain(str(error))}")
+        return invocation.reply(f"❌ {plain(str(error))}")
     match word:
         case "forget":
-            return _forget(asked, text, int(rest))
+            return _forget(invocation, text, int(rest))
         case "undo":
-            return _undo(asked)
+            return _undo(invocation)
         case _:
-            return _show(asked, text)
+            return _show(invocation, text)
 
 
-def _show(asked: Invocation, text: str) -> Todo:
-    facts, kept, uow = facts_of(text), _kept(asked), asked.uow
+def _show(invocation: Invocation, text: str) -> Todo:
+    facts, stored, uow = facts_of(text), _visible_facts(invocation), invocation.uow
     lines = {row.line: row for row in uow.memory_lines.find()}
     entries = [
         Remembered(fact, _origin(uow, row.channel_id, row.thread, row.added_at) if row else "")
@@ -62,41 +62,47 @@ def _show(asked: Invocation, text: str) -> Todo:
     ]
     entries += [
         Remembered(f"{row.key}: {row.value}", _origin(uow, row.channel_id, row.thread, row.updated_at))
-        for row in kept
+        for row in stored
     ]
     others = sum(bool(line.strip()) for line in text.splitlines()) - len(facts)
-    return asked.reply(listed(entries, others) if entries or others else NOTHING)
+    return invocation.reply(listed(entries, others) if entries or others else NOTHING)
 
 
-def _forget(asked: Invocation, text: str, number: int) -> Todo:
-    facts, kept = facts_of(text), _kept(asked)
-    if not 1 <= number <= len(facts) + len(kept):
-        return asked.reply(f"There is no fact {number}: `!memory` lists them.")
+def _forget(invocation: Invocation, text: str, number: int) -> Todo:
+    facts, stored = facts_of(text), _visible_facts(invocation)
+    if not 1 <= number <= len(facts) + len(stored):
+        return invocation.reply(f"There is no fact {number}: `!memory` lists them.")
     if number > len(facts):
-        gone = kept[number - len(facts) - 1]
-        asked.uow.facts.delete(scope=gone.scope, key=gone.key)
-        return asked.reply(f"🧠 Forgotten: {code(f'{gone.key}: {gone.value}')}")
-    return _want(asked, (FactChange(facts[number - 1]),))
+        fact = stored[number - len(facts) - 1]
+        invocation.uow.facts.delete(scope=fact.scope, key=fact.key)
+        return invocation.reply(f"🧠 Forgotten: {code(f'{fact.key}: {fact.value}')}")
+    return _request_change(invocation, (FactChange(facts[number - 1]),))
 
 
-def _undo(asked: Invocation) -> Todo:
+def _undo(invocation: Invocation) -> Todo:
     """The newest change, made or pending; an undo is a change itself, so it can be undone."""
-    newest = asked.uow.memories.find(newest=LOOKED_AT)
+    newest = invocation.uow.memories.find(newest=SEARCHED_TURNS)
     row = next((row for row in newest if row.state in ("made", "wanted") and keeping.changes_of(row)), None)
     if row is None:
-        return asked.reply(NOTHING_TO_UNDO)
-    return _want(asked, tuple(change.undone for change in reversed(keeping.changes_of(row))))
+        return invocation.reply(NOTHING_TO_UNDO)
+    return _request_change(invocation, tuple(change.inverse for change in reversed(keeping.changes_of(row))))
 
 
-def _want(asked: Invocation, changes: tuple[FactChange, ...]) -> Todo:
-    command = keeping.want(asked.uow, asked.place, asked.settings.channel_id, asked.user, changes)
+def _request_change(invocation: Invocation, changes: tuple[FactChange, ...]) -> Todo:
+    command = keeping.request_change(
+        invocation.uow, invocation.place, invocation.settings.channel_id, invocation.user, changes
+    )
     return Todo(deferred=(command,))
 
 
-def _kept(asked: Invocation) -> list[FactRow]:
+def _visible_facts(invocation: Invocation) -> list[FactRow]:
     """What agents get when this person asks. Nobody else sees this person's own facts."""
-    own = asked.uow.facts.find(scope=asked.user) if asked.user and asked.place.only_for else []
-    return [*asked.uow.facts.find(scope=REPO_SCOPE), *own]
+    own = (
+        invocation.uow.facts.find(scope=invocation.user)
+        if invocation.user and invocation.place.only_for
+        else []
+    )
+    return [*invocation.uow.facts.find(scope=REPO_SCOPE), *own]
 
 
 def _origin(uow: UnitOfWork, channel_id: ConversationRef, thread: MessageRef, at: str) -> str:
@@ -105,7 +111,7 @@ def _origin(uow: UnitOfWork, channel_id: ConversationRef, thread: MessageRef, at
     return message_link(channel_id, thread, age) if thread else age
 
 
-def taught(request: Request, user: PersonRef, settings: RepoSettings, library: Library) -> Request:
+def expand_skill(request: Request, user: PersonRef, settings: RepoSettings, library: Library) -> Request:
     """``!skills NAME WORDS`` as a prompt that holds the skill, for those who may use its agent; any other
     request unchanged. Rules are about agents, and the parent, which checks them, does not know that this
     becomes a prompt."""
@@ -123,9 +129,9 @@ def taught(request: Request, user: PersonRef, settings: RepoSettings, library: L
     return Prompt(text=prompt_of(skill, rest[0] if rest else ""), prefix=prefix)
 
 
-def skills(asked: Invocation) -> Todo:
+def skills(invocation: Invocation) -> Todo:
     """The list, or why a skill cannot be used; otherwise it becomes a prompt."""
-    return asked.defer(asked.argument)
+    return invocation.defer(invocation.argument)
 
 
 async def answer_skills(runtime: Runtime, command: DeferredRow) -> CommandReply:
@@ -139,12 +145,12 @@ async def answer_skills(runtime: Runtime, command: DeferredRow) -> CommandReply:
         + (" _(runs a program; with `agent:`)_" if skill.kind == "code" else "")
         for name, skill in sorted(enabled.items())
     ]
-    told = ["🎓 Say `!skills NAME what to do`:", *lines] if lines else ["There are no skills here."]
+    text_lines = ["🎓 Say `!skills NAME what to do`:", *lines] if lines else ["There are no skills here."]
     if found.untrusted:
         names = ", ".join(code(name) for name in found.untrusted)
-        told.append(f"⚠️ Not used until somebody runs `codebutler trust` on the machine: {names}")
-    told += [f"⚠️ {plain(problem)}" for problem in found.problems]
-    return CommandReply((said(clip("\n".join(told), REPLY_CHARS)),))
+        text_lines.append(f"⚠️ Not used until somebody runs `codebutler trust` on the machine: {names}")
+    text_lines += [f"⚠️ {plain(problem)}" for problem in found.problems]
+    return CommandReply((said(clip("\n".join(text_lines), REPLY_CHARS)),))
 
 
 def _refusal(name: str, names: tuple[str, ...]) -> str:

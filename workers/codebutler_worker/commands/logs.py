@@ -20,7 +20,7 @@ from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.record import SESSIONS, OpenLog, SessionLogs, session_of
 from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.media.files import size
+from codebutler_worker.media.files import format_size
 from codebutler_worker.present import pieces
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.terminal import TerminalPages, shown
@@ -30,7 +30,7 @@ from codebutler_worker.runtime.turns import Todo, words_of
 from codebutler_worker.store.rows import DeferredRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
-LOOKED_AT = 50
+SEARCHED_TURNS = 50
 LISTED = 40
 LISTED_HOURS = 24
 TAIL_LINES = "20"
@@ -44,7 +44,7 @@ MAX_PARTS = 25
 NO_LOG = "No session here has left a log yet."
 NO_OUTPUT = "No session here has written any output yet."
 NONE_LISTED = f"No session has run here in the last {LISTED_HOURS} hours."
-BY_MESSAGE = "A file cannot be shown to you alone: say `!logs` in the channel."
+NOT_PRIVATELY = "A file cannot be shown to you alone: say `!logs` in the channel."
 WHOLE = (
     "everything that this run's program printed, with secrets removed. `!logs tail` shows its end, `!logs list` other "
     "runs."
@@ -54,32 +54,36 @@ _PART = "part"
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
-def run(asked: Invocation) -> Todo:
+def run(invocation: Invocation) -> Todo:
     """The list comes from the store; logs are files that have to be read."""
-    words = asked.argument.split()
+    words = invocation.argument.split()
     if words[:1] == ["list"]:
-        return asked.reply(_list(asked))
-    candidates = [session_of(turn.id) for turn in asked.newest(LOOKED_AT) if turn.started_at is not None]
+        return invocation.reply(_list(invocation))
+    candidates = [
+        session_of(turn.id) for turn in invocation.newest(SEARCHED_TURNS) if turn.started_at is not None
+    ]
     if words[:1] == ["tail"]:
-        return asked.defer(" ".join(["tail", *(words[1:] or [TAIL_LINES]), *candidates]))
+        return invocation.defer(" ".join(["tail", *(words[1:] or [TAIL_LINES]), *candidates]))
     if len(words) == 2:
-        return asked.defer(f"parts {words[1]} {words[0]}")
-    return asked.defer(" ".join(["send", *(words or candidates)]))
+        return invocation.defer(f"parts {words[1]} {words[0]}")
+    return invocation.defer(" ".join(["send", *(words or candidates)]))
 
 
-def _list(asked: Invocation) -> str:
-    since = (asked.uow.now - timedelta(hours=LISTED_HOURS)).isoformat()
+def _list(invocation: Invocation) -> str:
+    since = (invocation.uow.now - timedelta(hours=LISTED_HOURS)).isoformat()
     turns = [
-        turn for turn in asked.newest(LISTED + 1) if turn.started_at is not None and turn.created_at >= since
+        turn
+        for turn in invocation.newest(LISTED + 1)
+        if turn.started_at is not None and turn.created_at >= since
     ]
     if not turns:
         return NONE_LISTED
     rest = f", the newest {LISTED}" if len(turns) > LISTED else ""
-    lines = [_line(asked.uow, turn) for turn in turns[:LISTED]]
+    lines = [_session_line(invocation.uow, turn) for turn in turns[:LISTED]]
     return "\n".join([f"Sessions of the last {LISTED_HOURS} hours{rest}:", *lines])
 
 
-def _line(uow: UnitOfWork, turn: TurnRow) -> str:
+def _session_line(uow: UnitOfWork, turn: TurnRow) -> str:
     words = plain(one_line(words_of(uow, turn, 60)))
     ended = datetime.fromisoformat(turn.finished_at) if turn.finished_at else uow.now
     took = span((ended - datetime.fromisoformat(turn.started_at or turn.created_at)).total_seconds())
@@ -96,17 +100,17 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     if what == "tail":
         pages = TerminalPages(runtime.settings.config.output.max_chars_per_message, runtime.redactor)
         return await asyncio.to_thread(_tail, logs, words[1:], int(words[0]), pages)
-    wanted = words.pop(0) if what == "parts" else ""
-    found = await asyncio.to_thread(lambda: [each for each in words if logs.size_of(each) is not None])
-    if not found:
-        named = f"There is no log of a session {code(words[0], 40)}." if len(words) == 1 else NO_LOG
-        return CommandReply((said(f"{named} `!logs list` shows the recent ones."),))
+    parts = words.pop(0) if what == "parts" else ""
+    readable = await asyncio.to_thread(lambda: [each for each in words if logs.size_of(each) is not None])
+    if not readable:
+        problem = f"There is no log of a session {code(words[0], 40)}." if len(words) == 1 else NO_LOG
+        return CommandReply((said(f"{problem} `!logs list` shows the recent ones."),))
     if command.only_for:
-        return CommandReply((said(BY_MESSAGE),))
+        return CommandReply((said(NOT_PRIVATELY),))
     try:
-        return await asyncio.to_thread(_begin, logs, found[0], wanted, runtime.redactor)
+        return await asyncio.to_thread(_start_transfer, logs, readable[0], parts, runtime.redactor)
     except OSError as error:
-        return CommandReply((said(_unreadable(found[0], error)),))
+        return CommandReply((said(_unreadable(readable[0], error)),))
 
 
 def _tail(logs: SessionLogs, sessions: list[str], lines: int, pages: TerminalPages) -> CommandReply:
@@ -116,15 +120,15 @@ def _tail(logs: SessionLogs, sessions: list[str], lines: int, pages: TerminalPag
 
     for session in sessions:
         try:
-            written = logs.output(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * lines))
+            output = logs.output(session, min(MAX_TAIL_BYTES, TAIL_BYTES + 200 * lines))
         except FileNotFoundError:
             continue
         except OSError as error:
             return CommandReply((said(_unreadable(session, error)),))
         terminal = TerminalScreen()
-        terminal.feed(returning(written))
-        now = terminal.take()
-        pages.take(Output(settled=(*now.settled, *now.live)[-max(lines, 1) :]))
+        terminal.feed(returning(output))
+        screen = terminal.take()
+        pages.take(Output(settled=(*screen.settled, *screen.live)[-max(lines, 1) :]))
         if messages := tuple(said(shown(page, session)) for page in pages.due() if page.lines):
             return CommandReply(messages)
     return CommandReply((said(NO_OUTPUT),))
@@ -150,7 +154,7 @@ class LogTransfer:
     @property
     def total(self) -> int:
         """The number of parts."""
-        return _parts_in(self.size_bytes)
+        return _part_count(self.size_bytes)
 
     @property
     def argument(self) -> str:
@@ -168,55 +172,55 @@ def transfer_of(argument: str) -> LogTransfer:
     return LogTransfer(session, *map(int, numbers))
 
 
-def _parts_in(size_bytes: int) -> int:
-    return 1 if size_bytes <= WHOLE_BYTES else -(-size_bytes // _grid())
+def _part_count(size_bytes: int) -> int:
+    return 1 if size_bytes <= WHOLE_BYTES else -(-size_bytes // _part_bytes())
 
 
-def _grid() -> int:
+def _part_bytes() -> int:
     """Where parts end, or slightly earlier: none is longer than WHOLE_BYTES."""
     return WHOLE_BYTES - pieces.SEARCHED_BYTES
 
 
-def _begin(logs: SessionLogs, session: str, wanted: str, redactor: Redactor) -> CommandReply:
-    """The log if it is short; otherwise the line about its parts, which follow one by one. ``wanted``: the parts, as
+def _start_transfer(logs: SessionLogs, session: str, parts: str, redactor: Redactor) -> CommandReply:
+    """The log if it is short; otherwise the line about its parts, which follow one by one. ``parts``: the parts, as
     ``3`` or ``3-7``; "" = all. Raises OSError."""
     with logs.reader(session) as log:
-        total, head = _parts_in(log.size), _head(session, log.size)
-        asked = _RANGE.fullmatch(wanted or f"1-{total}")
-        first = int(asked[1]) if asked else 0
-        last = int(asked[2] or first) if asked else 0
+        total, head = _part_count(log.size), _head(session, log.size)
+        part_range = _RANGE.fullmatch(parts or f"1-{total}")
+        first = int(part_range[1]) if part_range else 0
+        last = int(part_range[2] or first) if part_range else 0
         if not 1 <= first <= last <= total:
             return CommandReply((said(f"{head}, has {count(total, 'part')}, numbered from 1."),))
         if last - first >= MAX_PARTS:
             return CommandReply((said(_too_many(session, head, total)),))
         transfer = LogTransfer(session, log.size, first, last, first)
         if total == 1:
-            return CommandReply((said(f"{head}: {WHOLE}"),), (_part(log, transfer, redactor),))
-        return CommandReply(line=_going_on(transfer), then=transfer.argument)
+            return CommandReply((said(f"{head}: {WHOLE}"),), (_read_part(log, transfer, redactor),))
+        return CommandReply(line=_progress_line(transfer), then=transfer.argument)
 
 
 async def _next_part(runtime: Runtime, logs: SessionLogs, command: DeferredRow) -> CommandReply:
     """The next part, once the chat has accepted the last one."""
     transfer = transfer_of(command.argument)
-    before = sent_as(command.id, str(transfer.next - 1))
-    await runtime.outbox.settled(before)
-    sent = await runtime.commit(lambda uow: uow.outbox.get(before))
+    last_operation = sent_as(command.id, str(transfer.next - 1))
+    await runtime.outbox.settled(last_operation)
+    sent = await runtime.commit(lambda uow: uow.outbox.get(last_operation))
     if sent is not None and sent.state == "failed":
         transfer = replace(transfer, next=transfer.next - 1)
         why = f"❌ The chat refused part {transfer.next} ({code(sent.code or 'refused', 60)})."
-        return CommandReply(line=_cut_short(transfer, why))
+        return CommandReply(line=_aborted_line(transfer, why))
     if transfer.next > transfer.last:
-        return CommandReply(line=_all_here(transfer))
+        return CommandReply(line=_completed_line(transfer))
     try:
         file = await asyncio.to_thread(_read, logs, transfer, runtime.redactor)
     except OSError as error:
         why = f"❌ It can no longer be read: {error.strerror or error}."
-        return CommandReply(line=_cut_short(transfer, why))
+        return CommandReply(line=_aborted_line(transfer, why))
     then = replace(transfer, next=transfer.next + 1).argument
-    return CommandReply(files=(file,), line=_going_on(transfer), then=then)
+    return CommandReply(files=(file,), line=_progress_line(transfer), then=then)
 
 
-def withdraw(uow: UnitOfWork, conversation: str | None = None) -> list[str]:
+def stop_transfers(uow: UnitOfWork, conversation: str | None = None) -> list[str]:
     """Stop sending logs to a conversation, or anywhere; returns their sessions."""
     sessions = []
     for command in uow.deferred.find():
@@ -224,58 +228,58 @@ def withdraw(uow: UnitOfWork, conversation: str | None = None) -> list[str]:
             transfer = transfer_of(command.argument)
             sessions.append(transfer.session)
             uow.deferred.delete(id=command.id)
-            say_line(uow, command, _cut_short(transfer, "🛑 Stopped."))
+            say_line(uow, command, _aborted_line(transfer, "🛑 Stopped."))
             tell_ended(uow, command, "stopped")
     return sessions
 
 
 def _read(logs: SessionLogs, transfer: LogTransfer, redactor: Redactor) -> Attachment:
     with logs.reader(transfer.session) as log:
-        return _part(log, transfer, redactor)
+        return _read_part(log, transfer, redactor)
 
 
-def _part(log: OpenLog, transfer: LogTransfer, redactor: Redactor) -> Attachment:
+def _read_part(log: OpenLog, transfer: LogTransfer, redactor: Redactor) -> Attachment:
     number, total = transfer.next, transfer.total
     record = pieces.Pieces(log.read, transfer.size_bytes, redactor)
-    start = record.cut((number - 1) * _grid())
-    end = transfer.size_bytes if number == total else record.cut(number * _grid())
+    start = record.cut((number - 1) * _part_bytes())
+    end = transfer.size_bytes if number == total else record.cut(number * _part_bytes())
     width = max(2, len(str(total)))
-    named = f".part-{number:0{width}}-of-{total:0{width}}" if total > 1 else ""
-    name = f"{transfer.session}{named}.log"
+    suffix = f".part-{number:0{width}}-of-{total:0{width}}" if total > 1 else ""
+    name = f"{transfer.session}{suffix}.log"
     return Attachment(name, b"".join(record.redacted(start, end)), name, str(number))
 
 
 def _head(session: str, size_bytes: int) -> str:
-    return f"📎 {code(session)}, {size(size_bytes)}"
+    return f"📎 {code(session)}, {format_size(size_bytes)}"
 
 
-def _span(first: int, last: int) -> str:
+def _format_range(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else f"{first}"
 
 
-def _going_on(transfer: LogTransfer) -> Message:
-    told = f", comes in {count(transfer.total, 'part')}."
+def _progress_line(transfer: LogTransfer) -> Message:
+    text = f", comes in {count(transfer.total, 'part')}."
     if transfer.first > 1 or transfer.last < transfer.total:
-        told += f" You get {_span(transfer.first, transfer.last)}."
-    return transfer.line(f"{told} Sending part {transfer.next} of {transfer.total}… `!stop` ends it.")
+        text += f" You get {_format_range(transfer.first, transfer.last)}."
+    return transfer.line(f"{text} Sending part {transfer.next} of {transfer.total}… `!stop` ends it.")
 
 
-def _all_here(transfer: LogTransfer) -> Message:
+def _completed_line(transfer: LogTransfer) -> Message:
     if transfer.first > 1 or transfer.last < transfer.total:
-        return transfer.line(f": part {_span(transfer.first, transfer.last)} of {transfer.total}.")
+        return transfer.line(f": part {_format_range(transfer.first, transfer.last)} of {transfer.total}.")
     joined = f"`cat {transfer.session}.part-*.log` joins them."
     return transfer.line(f", in {count(transfer.total, 'part')}. {joined}")
 
 
-def _cut_short(transfer: LogTransfer, why: str) -> Message:
+def _aborted_line(transfer: LogTransfer, why: str) -> Message:
     """Part of it was not sent."""
-    came = rest = ""
+    sent = rest = ""
     if transfer.next > transfer.first:
-        came = f" Sent {_span(transfer.first, transfer.next - 1)} of {count(transfer.total, 'part')}."
+        sent = f" Sent {_format_range(transfer.first, transfer.next - 1)} of {count(transfer.total, 'part')}."
     if transfer.next <= transfer.last:
-        missing = _span(transfer.next, transfer.last)
-        rest = f" `!logs {transfer.session} {missing}` sends the rest."
-    return transfer.line(f". {why}{came}{rest}")
+        unsent = _format_range(transfer.next, transfer.last)
+        rest = f" `!logs {transfer.session} {unsent}` sends the rest."
+    return transfer.line(f". {why}{sent}{rest}")
 
 
 def _too_many(session: str, head: str, total: int) -> str:

@@ -23,11 +23,11 @@ from codebutler.config.programs import (
     MODES,
     ModelSection,
     agents_of,
+    configured_model,
     is_looser,
+    mode_name,
+    model_section_of,
     program_names,
-    section_of,
-    usual_model,
-    word_for,
 )
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.commands import IN_THREADS
@@ -61,40 +61,40 @@ from codebutler_worker.tree.worktrees import KEPT_DAYS, existing
 MERGING = "⏳ Merging the work of {name} …"
 DISCARDING = "⏳ Discarding …"
 NOT_MERGED = "❌ The work of {name} was not merged: {why}."
-AGAIN = "press *Pick* again"
+PICK_AGAIN = "press *Pick* again"
 PICKED = "✅ {who} picked {name}. {what}."
 DISCARDED = "🗑️ {who} discarded all the work."
 NO_FILES = "It changed no files, so there was nothing to merge"
 CONTINUES = "Replies in this thread continue with it."
-KEPT = "Removed the work of {name}; for {days} days `git branch NAME {ref}` restores it."
-LEFT = "⚠️ The worktree of {name} was not removed: {why}."
+BRANCH_KEPT = "Removed the work of {name}; for {days} days `git branch NAME {ref}` restores it."
+NOT_REMOVED = "⚠️ The worktree of {name} was not removed: {why}."
 
 
 def pick(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
     """Carry out what a button of a race's card says, once. To discard takes permission for each agent."""
-    found = undecided(uow, turn.conversation)
-    if found is None or found[1].state != "open":
+    race_row = undecided(uow, turn.conversation)
+    if race_row is None or race_row[1].state != "open":
         return already_decided(uow, event)
-    row, race = found
+    row, race = race_row
     place = ThreadPlace(row.conversation, row.thread)
-    number, told = NOBODY, DISCARDING
+    number, verdict = NOBODY, DISCARDING
     if event.action_id == PICK_RACE_ACTION:
         number = race.conversations(row.conversation).index(turn.conversation)
-        told = MERGING.format(name=named([turn.agent]))
+        verdict = MERGING.format(name=named([turn.agent]))
     for agent in race.agents if number == NOBODY else ():
         decision = may(admitted(event.user), "merge", using(settings.config, event.channel, agent))
         if not decision.allowed:
-            uow.post(place, decision.told, value="notice")
+            uow.post(place, decision.message, value="notice")
             return Todo().logged("WRN", f"{event.user} may not discard the work of {agent}")
-    _note(uow, place, race, told)
+    _update_card(uow, place, race, verdict)
     return Todo(deferred=(decide(uow, row, race, number, event.user),))
 
 
-def _note(uow: UnitOfWork, place: ThreadPlace, race: Race, *verdicts: str) -> None:
+def _update_card(uow: UnitOfWork, place: ThreadPlace, race: Race, *verdicts: str) -> None:
     """Show the outcome on the card; without verdicts, show its buttons again."""
     card = posted_as(uow, race.card) or Message()
-    shown = said("\n\n".join([card.markdown, "\n".join(verdicts)])) if verdicts else card
-    uow.edit(place, race.card, shown, value="notice")
+    message = said("\n\n".join([card.markdown, "\n".join(verdicts)])) if verdicts else card
+    uow.edit(place, race.card, message, value="notice")
 
 
 async def merge_picked(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
@@ -112,17 +112,17 @@ async def merge_picked(runtime: Runtime, command: DeferredRow, race: Race) -> Co
             reached("race.merged")
     except CodeButlerError as error:
         why = NOT_MERGED.format(name=named([run.agent]), why=plain(one_line(str(error), 500)))
-        return _reopened(race, partial(_say_again, race=race, text=why))
+        return _reopen(race, partial(_report_failure, race=race, text=why))
     if merged is not None and merged.conflicts:
-        resolve = partial(_resolve, settings=runtime.settings, race=race, run=run, merged=merged)
-        return _reopened(race, resolve)
-    what = merge_line(merged) if merged is not None else NO_FILES
-    verdict = PICKED.format(who=person(race.by), name=named([run.agent]), what=what)
+        resolve = partial(_resolve_conflicts, settings=runtime.settings, race=race, run=run, merged=merged)
+        return _reopen(race, resolve)
+    outcome = merge_line(merged) if merged is not None else NO_FILES
+    verdict = PICKED.format(who=person(race.by), name=named([run.agent]), what=outcome)
     if _has_thread(config, command):
         verdict = f"{verdict} {CONTINUES}"
     picked = msgspec.structs.replace(race, state="clearing", verdict=verdict)
-    session_id = await _session(runtime, command, run)
-    also = partial(_settle, config=config, race=picked, run=run, session_id=session_id)
+    session_id = await _move_session(runtime, command, run)
+    also = partial(_adopt_run, config=config, race=picked, run=run, session_id=session_id)
     return CommandReply(then=written(picked), also=also)
 
 
@@ -131,20 +131,20 @@ def _has_thread(config: Config, command: DeferredRow) -> bool:
     return command.thread is not None or config.agent.scope == "channel"
 
 
-def _reopened(race: Race, also: Also) -> CommandReply:
+def _reopen(race: Race, also: Also) -> CommandReply:
     """The card's buttons work again."""
     return CommandReply(
         ok=False, then=written(msgspec.structs.replace(race, state="open")), waits=True, also=also
     )
 
 
-def _say_again(uow: UnitOfWork, command: DeferredRow, *, race: Race, text: str) -> None:
+def _report_failure(uow: UnitOfWork, command: DeferredRow, *, race: Race, text: str) -> None:
     place = ThreadPlace(command.conversation, command.thread)
-    _note(uow, place, race)
+    _update_card(uow, place, race)
     uow.post(place, text, mention=race.by, value="notice")
 
 
-def _resolve(
+def _resolve_conflicts(
     uow: UnitOfWork,
     command: DeferredRow,
     *,
@@ -155,12 +155,14 @@ def _resolve(
 ) -> None:
     """Ask the agent to resolve the conflicts, once for each of its runs: after that, the conflicts are different
     ones."""
-    about = replace(command, id=f"{command.id}-{run.id}", conversation=run.conversation, user_id=race.by)
-    passed_on = ask_to_resolve(uow, settings, about, merged)
-    _say_again(uow, command, race=race, text=conflict_text(merged, passed_on=passed_on, again=AGAIN))
+    task = replace(command, id=f"{command.id}-{run.id}", conversation=run.conversation, user_id=race.by)
+    passed_on = ask_to_resolve(uow, settings, task, merged)
+    _report_failure(
+        uow, command, race=race, text=conflict_text(merged, passed_on=passed_on, again=PICK_AGAIN)
+    )
 
 
-async def _session(runtime: Runtime, command: DeferredRow, run: TurnRow) -> str:
+async def _move_session(runtime: Runtime, command: DeferredRow, run: TurnRow) -> str:
     """The agent's session as the thread can resume it; "" if it cannot."""
     if run.agent not in SHARED or not run.session_id:
         return run.session_id or ""
@@ -172,7 +174,7 @@ async def _session(runtime: Runtime, command: DeferredRow, run: TurnRow) -> str:
         return ""
 
 
-def _settle(
+def _adopt_run(
     uow: UnitOfWork,
     command: DeferredRow,
     *,
@@ -189,12 +191,12 @@ def _settle(
         agent = "" if run.agent == config.agent.default else run.agent
         chosen = uow.choices.get(command.conversation) or ChoiceRow(command.conversation)
         uow.choices.add(replace(chosen, agent=agent, updated_at=uow.stamp), known="replace")
-    _note(uow, place, race, race.verdict)
+    _update_card(uow, place, race, race.verdict)
     text = run.result or ""
     if len(text) > ANSWER_CHARS or "\n" in text.strip():
         usage = Usage(run.input_tokens, run.output_tokens, run.cost_usd, run.agent_turns)
-        foot, limit = footer(usage, run.worked_s, run.agent), config.output.max_chars_per_message
-        for part in answer_parts(text, foot, command.thread, limit, redact=uow.redact):
+        footer_line, limit = footer(usage, run.worked_s, run.agent), config.output.max_chars_per_message
+        for part in answer_parts(text, footer_line, command.thread, limit, redact=uow.redact):
             uow.add(place, part)
 
 
@@ -217,7 +219,7 @@ def _continue_session(uow: UnitOfWork, command: DeferredRow, run: TurnRow, sessi
 
 async def clear(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
     """Remove the worktrees. What was not merged is kept for a while, and the card says where."""
-    told = []
+    verdicts = []
     for number, conversation in enumerate(race.conversations(command.conversation)):
         if existing(Path(runtime.settings.path), conversation) is None:
             continue
@@ -228,43 +230,45 @@ async def clear(runtime: Runtime, command: DeferredRow, race: Race) -> CommandRe
             busy = partial(is_busy, runtime, conversation, LIVE)
             ref = await trees.discard(conversation, busy, runtime.clock.now(), fingerprint)
         except CodeButlerError as error:
-            told.append(LEFT.format(name=name, why=plain(one_line(str(error), 300))))
+            verdicts.append(NOT_REMOVED.format(name=name, why=plain(one_line(str(error), 300))))
         else:
-            told += [KEPT.format(name=name, days=KEPT_DAYS, ref=ref)] if number != race.picked else []
+            verdicts += (
+                [BRANCH_KEPT.format(name=name, days=KEPT_DAYS, ref=ref)] if number != race.picked else []
+            )
     reached("race.cleared")
     head = race.verdict or DISCARDED.format(who=person(race.by))
     place = ThreadPlace(command.conversation, command.thread)
-    return CommandReply(also=lambda uow, _: _note(uow, place, race, head, *told))
+    return CommandReply(also=lambda uow, _: _update_card(uow, place, race, head, *verdicts))
 
 
 DEFAULT = "default"
-NEXT = "This applies from the next run."
+FROM_NEXT_RUN = "This applies from the next run."
 
 
-def agent(asked: Invocation) -> Todo:
+def agent(invocation: Invocation) -> Todo:
     """Deferred: ask the agent whether it is installed."""
-    name, config = asked.argument.lower(), asked.settings.config
+    name, config = invocation.argument.lower(), invocation.settings.config
     if not name:
-        return asked.defer()
-    if (where := _thread(asked)) is None:
-        return asked.reply(IN_THREADS)
+        return invocation.defer()
+    if (conversation := _conversation_of(invocation)) is None:
+        return invocation.reply(IN_THREADS)
     chosen = config.agent.default if name == DEFAULT else agent_name(config, name)
     if not talks(config, chosen):
-        return asked.reply(_no_agent(config, name))
-    decision = may(admitted(asked.user), "ask", using(config, asked.settings.channel_id, chosen))
+        return invocation.reply(_no_agent(config, name))
+    decision = may(admitted(invocation.user), "ask", using(config, invocation.settings.channel_id, chosen))
     if not decision.allowed:
-        return asked.reply(decision.told)
+        return invocation.reply(decision.message)
     if name == DEFAULT:
-        _keep(asked.uow, where, agent="")
-        return asked.reply(f"{code(chosen)}, the configured agent, answers here again. {NEXT}")
-    return asked.defer(chosen)
+        _save_choice(invocation.uow, conversation, agent="")
+        return invocation.reply(f"{code(chosen)}, the configured agent, answers here again. {FROM_NEXT_RUN}")
+    return invocation.defer(chosen)
 
 
 async def answer_agent(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """Store it unless it could not work now; without a name, list all."""
     if not command.argument:
         config = runtime.settings.config
-        line = await runtime.commit(lambda uow: shown(uow, config, command.conversation))
+        line = await runtime.commit(lambda uow: describe_choices(uow, config, command.conversation))
         surveys = await runtime.agents.survey()
         commands = [
             f"Commands of {code(one.prefix)}: {' '.join(code('/' + name) for name in one.commands)}"
@@ -277,8 +281,8 @@ async def answer_agent(runtime: Runtime, command: DeferredRow) -> CommandReply:
     if found is not None and not found.ready:
         note = f": {plain(found.note)}" if found.note else ""
         return CommandReply((said(f"{code(name)} is not ready here{note}."),), ok=False)
-    await runtime.commit(lambda uow: _keep(uow, command.conversation, agent=command.argument))
-    return CommandReply((said(f"{code(name)} answers in this thread. {NEXT}"),))
+    await runtime.commit(lambda uow: _save_choice(uow, command.conversation, agent=command.argument))
+    return CommandReply((said(f"{code(name)} answers in this thread. {FROM_NEXT_RUN}"),))
 
 
 def _no_agent(config: Config, name: str) -> str:
@@ -291,87 +295,93 @@ def _no_agent(config: Config, name: str) -> str:
     return f"There is no agent {code(one_line(name, 40))} here. {hint} For a task, write `agent: TASK`."
 
 
-def model(asked: Invocation) -> Todo:
+def model(invocation: Invocation) -> Todo:
     """The service reports at the next run whether it knows the model."""
-    name, config = asked.argument, asked.settings.config
+    name, config = invocation.argument, invocation.settings.config
     if not name:
-        return asked.reply(shown(asked.uow, config, _thread(asked) or ""))
-    found = _agent_of_thread(asked, "models")
+        return invocation.reply(describe_choices(invocation.uow, config, _conversation_of(invocation) or ""))
+    found = _agent_of_thread(invocation, "models")
     if isinstance(found, Todo):
         return found
-    where, used, section = found
-    decision = may(admitted(asked.user), "ask", using(config, asked.settings.channel_id, used))
+    conversation, used, section = found
+    decision = may(admitted(invocation.user), "ask", using(config, invocation.settings.channel_id, used))
     if not decision.allowed:
-        return asked.reply(decision.told)
+        return invocation.reply(decision.message)
     if name.lower() == DEFAULT:
-        _keep(asked.uow, where, model=usual_model(section), model_of=used)
-        return asked.reply(f"{code(used)} uses the configured model here again. {NEXT}")
+        _save_choice(invocation.uow, conversation, model=configured_model(section), model_of=used)
+        return invocation.reply(f"{code(used)} uses the configured model here again. {FROM_NEXT_RUN}")
     if not MODEL.fullmatch(name):
-        return asked.reply(f"{code(one_line(name, 60))} is not the name of a model.")
-    _keep(asked.uow, where, model=name, model_of=used)
-    return asked.reply(f"{code(used)} uses the model {code(name)} in this thread. {NEXT}")
+        return invocation.reply(f"{code(one_line(name, 60))} is not the name of a model.")
+    _save_choice(invocation.uow, conversation, model=name, model_of=used)
+    return invocation.reply(f"{code(used)} uses the model {code(name)} in this thread. {FROM_NEXT_RUN}")
 
 
-def mode(asked: Invocation) -> Todo:
+def mode(invocation: Invocation) -> Todo:
     """A mode that asks less than the configured one is only for people named in the configuration."""
-    name, config = asked.argument.lower(), asked.settings.config
+    name, config = invocation.argument.lower(), invocation.settings.config
     if not name:
-        return asked.reply(shown(asked.uow, config, _thread(asked) or ""))
-    found = _agent_of_thread(asked, "modes")
+        return invocation.reply(describe_choices(invocation.uow, config, _conversation_of(invocation) or ""))
+    found = _agent_of_thread(invocation, "modes")
     if isinstance(found, Todo):
         return found
-    where, used, section = found
-    place = using(config, asked.settings.channel_id, used)
-    decision = may(admitted(asked.user), "ask", place)
+    conversation, used, section = found
+    place = using(config, invocation.settings.channel_id, used)
+    decision = may(admitted(invocation.user), "ask", place)
     chosen = "" if name == DEFAULT else MODES[name]
     if decision.allowed and is_looser(config, used, chosen):
-        decision = may(admitted(asked.user), "loosen", place)
+        decision = may(admitted(invocation.user), "loosen", place)
     if not decision.allowed:
-        return asked.reply(decision.told)
-    _keep(asked.uow, where, mode=chosen)
+        return invocation.reply(decision.message)
+    _save_choice(invocation.uow, conversation, mode=chosen)
     if not chosen:
-        return asked.reply(
-            f"This thread uses the configured mode again: `{word_for(section.permission_mode)}`. {NEXT}"
+        return invocation.reply(
+            f"This thread uses the configured mode again: `{mode_name(section.permission_mode)}`. {FROM_NEXT_RUN}"
         )
-    return asked.reply(f"This thread uses the mode `{name}`. {NEXT}")
+    return invocation.reply(f"This thread uses the mode `{name}`. {FROM_NEXT_RUN}")
 
 
-def shown(uow: UnitOfWork, config: Config, conversation: str) -> str:
+def describe_choices(uow: UnitOfWork, config: Config, conversation: str) -> str:
     """The thread's agent, model and mode, or the configured ones."""
     chosen = uow.choices.get(conversation) or ChoiceRow(conversation)
     used = agent_for(uow, config, conversation, None)
-    section = section_of(config, used)
-    parts = [f"Agent {code(prefixes_of(used)[-1])}{_whose(bool(chosen.agent))}"]
+    section = model_section_of(config, used)
+    parts = [f"Agent {code(prefixes_of(used)[-1])}{_origin(bool(chosen.agent))}"]
     if section is not None:
         own = chosen.model if chosen.model_of == used and chosen.model != DEFAULT_MODEL else ""
         name = own or section.model
-        parts.append(f"model {code(name) if name else 'its own choice'}{_whose(bool(own))}")
-        parts.append(f"mode `{word_for(chosen.mode or section.permission_mode)}`{_whose(bool(chosen.mode))}")
+        parts.append(f"model {code(name) if name else 'its own choice'}{_origin(bool(own))}")
+        parts.append(
+            f"mode `{mode_name(chosen.mode or section.permission_mode)}`{_origin(bool(chosen.mode))}"
+        )
     else:
         parts.append("no model or mode to choose")
     return " · ".join(parts)
 
 
-def _agent_of_thread(asked: Invocation, what: str) -> tuple[str, str, ModelSection] | Todo:
+def _agent_of_thread(invocation: Invocation, what: str) -> tuple[str, str, ModelSection] | Todo:
     """The conversation, its agent and the agent's settings; or the reply that there is nothing to choose."""
-    config = asked.settings.config
-    if (where := _thread(asked)) is None:
-        return asked.reply(IN_THREADS)
-    used = agent_for(asked.uow, config, where, None)
-    section = section_of(config, used)
-    return (where, used, section) if section else asked.reply(f"{code(used)} has no {what} to choose from.")
+    config = invocation.settings.config
+    if (conversation := _conversation_of(invocation)) is None:
+        return invocation.reply(IN_THREADS)
+    used = agent_for(invocation.uow, config, conversation, None)
+    section = model_section_of(config, used)
+    return (
+        (conversation, used, section)
+        if section
+        else invocation.reply(f"{code(used)} has no {what} to choose from.")
+    )
 
 
-def _whose(is_chosen: bool) -> str:
+def _origin(is_chosen: bool) -> str:
     return " (chosen in this thread)" if is_chosen else ""
 
 
-def _thread(asked: Invocation) -> str | None:
+def _conversation_of(invocation: Invocation) -> str | None:
     """The conversation meant: the thread's, or the one the message starts; a slash command has none."""
-    return asked.conversation or (asked.place.conversation if asked.message else None)
+    return invocation.conversation or (invocation.place.conversation if invocation.message else None)
 
 
-def _keep(uow: UnitOfWork, conversation: str, **fields: str) -> ChoiceRow:
+def _save_choice(uow: UnitOfWork, conversation: str, **fields: str) -> ChoiceRow:
     chosen = uow.choices.get(conversation) or ChoiceRow(conversation)
     row = replace(chosen, updated_at=uow.stamp, **fields)
     uow.choices.add(row, known="replace")

@@ -40,13 +40,13 @@ from codebutler_worker.changes.undo import queue_after
 from codebutler_worker.commands.picking import pick
 from codebutler_worker.commands.table import Invocation, handler_of
 from codebutler_worker.conversation.deciding import already_decided, no_effect
-from codebutler_worker.forge.following import card_of
+from codebutler_worker.forge.following import news_operation_id
 from codebutler_worker.present.lines import person
 from codebutler_worker.runtime.turns import CHECKS, Todo, conversation_id, talks, using
 from codebutler_worker.store.rows import TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 
-SAID: Mapping[str, tuple[str, str]] = {
+COMMANDS: Mapping[str, tuple[str, str]] = {
     DIFF_ACTION: ("diff", "run"),
     DIFF_FILE_ACTION: ("diff", ""),
     ASK_UNDO_ACTION: ("undo", ""),
@@ -55,7 +55,7 @@ SAID: Mapping[str, tuple[str, str]] = {
     PR_ACTION: ("pr", ""),
 }
 """The command and its argument; a button about one file adds its own."""
-NEEDING: Mapping[str, Action] = {
+REQUIRED_ACTIONS: Mapping[str, Action] = {
     DIFF_ACTION: "command",
     DIFF_FILE_ACTION: "command",
     ASK_UNDO_ACTION: "undo",
@@ -68,8 +68,8 @@ NEEDING: Mapping[str, Action] = {
     PICK_RACE_ACTION: "merge",
     DISCARD_RACE_ACTION: "merge",
 }
-BUTTONS = frozenset(NEEDING)
-LOOKED_AT = 20
+BUTTONS = frozenset(REQUIRED_ACTIONS)
+SEARCHED_TURNS = 20
 HANDED_OVER = "▶ {who} handed this to the agent."
 
 
@@ -77,7 +77,7 @@ def press(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) -> Todo
     """Do what the button says, if the person who pressed it is allowed to."""
     if event.action_id == HAND_OVER_ACTION:
         return _hand_over(uow, settings, event)
-    name, argument = SAID.get(event.action_id, ("", ""))
+    name, argument = COMMANDS.get(event.action_id, ("", ""))
     word, of_file = WORDS.get(name), event.action_id == DIFF_FILE_ACTION
     turn = None if of_file else uow.turns.get(event.value)
     if (name and word is None) or (not of_file and (turn is None or turn.channel_id != event.channel)):
@@ -86,21 +86,21 @@ def press(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) -> Todo
     conversation = turn.conversation if turn else conversation_id(config, event.channel, root)
     place = ThreadPlace(conversation, root)
     agent = turn.agent if turn and event.action_id != CHECKS_ACTION else CHECKS
-    action = NEEDING[event.action_id]
+    action = REQUIRED_ACTIONS[event.action_id]
     where = pushing(config, event.channel) if action == "push" else using(config, event.channel, agent)
     decision = may(admitted(event.user), action, where)
     if not decision.allowed:
-        uow.post(place, decision.told, value="notice")
+        uow.post(place, decision.message, value="notice")
         return Todo().logged("WRN", f"{event.user} may not press {event.action_id}: {decision.reason}")
     if turn is not None and word is None:
-        return _OF_RUNS[event.action_id](uow, settings, turn, event)
+        return _RUN_HANDLERS[event.action_id](uow, settings, turn, event)
     handler = handler_of(word) if word else None
     if handler is None:
         return no_effect(uow, event)
     command = Command(name=name, argument=event.value if of_file else argument)
     run = turn.id if turn else ""
-    asked = Invocation(uow, settings, command, place, conversation, event.user, run=run)
-    return handler(asked).logged("MSG", f"{event.user} pressed !{name}")
+    invocation = Invocation(uow, settings, command, place, conversation, event.user, run=run)
+    return handler(invocation).logged("MSG", f"{event.user} pressed !{name}")
 
 
 def _check(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
@@ -108,12 +108,12 @@ def _check(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: Button
     config, posted = settings.config, posted_card(uow, turn.id)
     if posted is None or uow.deferred.get(evidence_id(turn.id)) is not None:
         return no_effect(uow, event)
-    due = [check for check in checks_of(config.checks, Path(settings.path)) if check.when != "never"]
-    if not due:
+    checks = [check for check in checks_of(config.checks, Path(settings.path)) if check.when != "never"]
+    if not checks:
         return no_effect(uow, event)
-    begin = running_line(due) if is_at_rest(uow, config, turn.conversation) else WAITING
-    shown = with_verdict(posted, begin, turn.id, offer=False)
-    uow.edit(place_of(turn), card_id(turn.id), shown, value="notice")
+    line = running_line(checks) if is_at_rest(uow, config, turn.conversation) else WAITING
+    card = with_verdict(posted, line, turn.id, offer=False)
+    uow.edit(place_of(turn), card_id(turn.id), card, value="notice")
     add_checks(uow, turn, event.user, ALL)
     return Todo()
 
@@ -129,7 +129,7 @@ def _fix(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonCl
     return Todo(begins=turn.thread)
 
 
-_OF_RUNS: Mapping[str, Callable[[UnitOfWork, RepoSettings, TurnRow, ButtonClicked], Todo]] = {
+_RUN_HANDLERS: Mapping[str, Callable[[UnitOfWork, RepoSettings, TurnRow, ButtonClicked], Todo]] = {
     CHECKS_ACTION: _check,
     FIX_ACTION: _fix,
     PICK_RACE_ACTION: pick,
@@ -147,19 +147,19 @@ def _hand_over(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) ->
     conversation = pull.conversation if pull.thread else conversation_id(config, event.channel, thread)
     earlier = (
         turn.agent
-        for turn in uow.turns.find(newest=LOOKED_AT, conversation=conversation)
+        for turn in uow.turns.find(newest=SEARCHED_TURNS, conversation=conversation)
         if talks(config, turn.agent)
     )
     agent = next(earlier, config.agent.default)
-    place, action = ThreadPlace(conversation, thread), NEEDING[event.action_id]
+    place, action = ThreadPlace(conversation, thread), REQUIRED_ACTIONS[event.action_id]
     decision = may(admitted(event.user), action, using(config, event.channel, agent))
     if not decision.allowed:
-        uow.post(place, decision.told, value="notice")
+        uow.post(place, decision.message, value="notice")
         return Todo().logged("WRN", f"{event.user} may not hand over news of {pull.id}: {decision.reason}")
     key = MessageRef(f"hand-over-{news.id}")
     if uow.messages.get(message_id(event.channel, key)) is not None:
         return already_decided(uow, event)
-    about = TurnRow(
+    task = TurnRow(
         id="",
         conversation=conversation,
         channel_id=event.channel,
@@ -167,8 +167,8 @@ def _hand_over(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) ->
         agent=agent,
         created_at=uow.stamp,
     )
-    queue_after(uow, about, agent, key, news.task, event.user)
-    posted = posted_as(uow, card_of(news.id))
-    done = HANDED_OVER.format(who=person(event.user))
-    uow.edit_ref(place, event.message, said(f"{posted.markdown}\n{done}" if posted else done))
+    queue_after(uow, task, agent, key, news.task, event.user)
+    posted = posted_as(uow, news_operation_id(news.id))
+    line = HANDED_OVER.format(who=person(event.user))
+    uow.edit_ref(place, event.message, said(f"{posted.markdown}\n{line}" if posted else line))
     return Todo(begins=thread).logged("MSG", f"{event.user} handed over news of {pull.id}")

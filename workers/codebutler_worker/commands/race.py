@@ -51,10 +51,10 @@ from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 from codebutler_worker.tree.tree import AFTER
 
 RACERS = 2
-LAST = ("native", "rehearsal")
+LAST_RESORT = ("native", "rehearsal")
 """The built-in agent races only if no other can."""
-LOOKED_AT = 50
-_NAMED = re.compile(
+SEARCHED_TURNS = 50
+_RACE = re.compile(
     r"([a-z][\w-]*)(?:[\s,]+(?:and\s+|vs\.?\s+)?([a-z][\w-]*))?\s*:\s*(\S.*)", re.IGNORECASE | re.DOTALL
 )
 SAME = "A race needs two different agents: `!race claude kimi: TASK`."
@@ -63,25 +63,25 @@ NOT_READY = "{name} is not ready here{note}. `!agents` lists the agents that are
 ALONE = "A race needs two agents, and only {name} is ready here. `!agents` shows what the others need."
 
 
-def parsed(argument: str, config: Config) -> tuple[tuple[str, ...], str]:
+def parse_race(argument: str, config: Config) -> tuple[tuple[str, ...], str]:
     """The agents that are named before a colon, and the task; no agents if the words there name none. Pure."""
-    match = _NAMED.fullmatch(argument.strip())
+    match = _RACE.fullmatch(argument.strip())
     if match is None:
         return (), argument.strip()
     names = tuple(agent_name(config, name.lower()) for name in match.groups()[:2] if name)
     return (names, match[3].strip()) if any(talks(config, name) for name in names) else ((), argument.strip())
 
 
-def chosen(
-    config: Config, wanted: Sequence[str], surveys: Sequence[Survey], allows: Callable[[str], bool]
+def choose_racers(
+    config: Config, wanted: Sequence[str], surveys: Sequence[Survey], is_allowed: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], str]:
     """The agents that race, or why there is no race: those named, otherwise the default one and another that is ready
     and that the person may use, preferably not the built-in one. Pure."""
     found = {agent_name(config, each.prefix): each for each in surveys}
     ready = [agent_name(config, name) for name in able(surveys, config)]
-    rest = sorted(ready, key=lambda name: (name != config.agent.default, name in LAST))
+    others = sorted(ready, key=lambda name: (name != config.agent.default, name in LAST_RESORT))
     first = tuple(wanted) or (config.agent.default,)
-    agents = (*first, *(name for name in rest if name not in first and allows(name)))[:RACERS]
+    agents = (*first, *(name for name in others if name not in first and is_allowed(name)))[:RACERS]
     for name in agents:
         if name in found and not found[name].ready:
             note = f": {plain(found[name].note)}" if found[name].note else ""
@@ -91,54 +91,54 @@ def chosen(
     return agents, ""
 
 
-def run(asked: Invocation) -> Todo:
+def run(invocation: Invocation) -> Todo:
     """Deferred: ask the agents whether they are installed."""
-    uow, config = asked.uow, asked.settings.config
-    wanted, task = parsed(asked.argument, config)
+    uow, config = invocation.uow, invocation.settings.config
+    wanted, task = parse_race(invocation.argument, config)
     unknown = next((name for name in wanted if not talks(config, name)), None)
     if unknown is not None:
-        return asked.reply(UNKNOWN.format(name=code(unknown)))
+        return invocation.reply(UNKNOWN.format(name=code(unknown)))
     if len(set(wanted)) < len(wanted):
-        return asked.reply(SAME)
-    channel = channel_of(asked.place.conversation)
+        return invocation.reply(SAME)
+    channel = channel_of(invocation.place.conversation)
     for agent in wanted or (config.agent.default,):
-        decision = may(admitted(asked.user), "ask", using(config, channel, agent, task))
+        decision = may(admitted(invocation.user), "ask", using(config, channel, agent, task))
         if not decision.allowed:
-            return asked.reply(decision.told)
-    if uow.messages.is_crowded(asked.user, config.agent.queue_per_user):
-        return asked.reply(STILL_CROWDED)
+            return invocation.reply(decision.message)
+    if uow.messages.is_crowded(invocation.user, config.agent.queue_per_user):
+        return invocation.reply(STILL_CROWDED)
     race = Race(key=uuid.uuid4().hex[:8], task=task, agents=wanted)
-    _keep(asked, race, channel)
-    return asked.defer(written(race))
+    _record_request(invocation, race, channel)
+    return invocation.defer(written(race))
 
 
-def _keep(asked: Invocation, race: Race, channel: ConversationRef) -> None:
+def _record_request(invocation: Invocation, race: Race, channel: ConversationRef) -> None:
     """The message gets the race's marks, and each agent its files."""
-    uow, ref = asked.uow, key_of(asked.message, channel)
+    uow, ref = invocation.uow, key_of(invocation.message, channel)
     if ref and uow.messages.get(message_id(channel, ref)) is None:
         row = MessageRow(
-            id=asked.message,
-            from_id=asked.user,
+            id=invocation.message,
+            from_id=invocation.user,
             channel_id=channel,
-            content=asked.argument,
+            content=invocation.argument,
             timestamp=uow.stamp,
             platform_msg_id=ref,
-            thread=asked.place.thread or ref,
+            thread=invocation.place.thread or ref,
             agent=RACE,
             acked=True,
         )
         uow.messages.add(row)
-        set_mark(uow, asked.place, row, WORKING)
-    for number in range(RACERS if asked.files else 0):
-        given = Incoming(
+        set_mark(uow, invocation.place, row, WORKING)
+    for number in range(RACERS if invocation.files else 0):
+        message = Incoming(
             channel=channel,
             ref=race.message(number),
             root=race.message(number),
-            user=asked.user,
+            user=invocation.user,
             text=race.task,
-            files=asked.files,
+            files=invocation.files,
         )
-        for file in attachments_of(given):
+        for file in attachments_of(message):
             uow.attachments.add(file, known="keep")
 
 
@@ -147,9 +147,9 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     race = read(command)
     match race.state:
         case "wanted":
-            return await _begin(runtime, command, race)
+            return await _start_runs(runtime, command, race)
         case "running":
-            return await _look(runtime, command, race)
+            return await _await_runs(runtime, command, race)
         case "checking" if len(race.checked) < len(race.agents):
             return await _check(runtime, command, race)
         case "checking":
@@ -161,18 +161,18 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     return CommandReply(then=command.argument, waits=True)
 
 
-async def _begin(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+async def _start_runs(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
     config, channel = runtime.settings.config, channel_of(command.conversation)
 
-    def allows(agent: str) -> bool:
+    def is_allowed(agent: str) -> bool:
         return may(admitted(command.user_id), "ask", using(config, channel, agent, race.task)).allowed
 
     try:
-        agents, refusal = chosen(config, race.agents, await runtime.agents.survey(), allows)
+        agents, refusal = choose_racers(config, race.agents, await runtime.agents.survey(), is_allowed)
     except CodeButlerError as error:
         agents, refusal = (), f"❌ {plain(one_line(str(error), 300))}"
     if refusal:
-        return CommandReply((said(refusal),), ok=False, also=partial(_end, outcome="failed"))
+        return CommandReply((said(refusal),), ok=False, also=partial(_mark_request, outcome="failed"))
     running = replace(race, state="running", agents=agents)
     return CommandReply(
         line=said(racing_line(agents)),
@@ -182,13 +182,13 @@ async def _begin(runtime: Runtime, command: DeferredRow, race: Race) -> CommandR
     )
 
 
-async def _look(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+async def _await_runs(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
     """Compare them once all have ended."""
     runs = await runtime.commit(lambda uow: last_runs(uow, command, race))
     if not are_over(runs):
         return CommandReply(then=command.argument, waits=True)
-    due = _checks(runtime)
-    line = said(checking_line(race.agents, [check.name for check in due])) if due else None
+    checks = _checks(runtime)
+    line = said(checking_line(race.agents, [check.name for check in checks])) if checks else None
     return CommandReply(line=line, then=written(replace(race, state="checking")))
 
 
@@ -205,16 +205,16 @@ async def _check(runtime: Runtime, command: DeferredRow, race: Race) -> CommandR
         checked = Checked(note=STOPPED)
     elif command.attempts:
         checked = Checked(note=INTERRUPTED)
-    elif (due := _checks(runtime)) and (await _work(runtime, run)).found is not None:
+    elif (checks := _checks(runtime)) and (await _work_of(runtime, run)).found is not None:
         try:
-            checked = Checked(tuple(await run_checks(runtime, run, due)))
+            checked = Checked(tuple(await run_checks(runtime, run, checks)))
             reached("race.checked")
         except CodeButlerError as error:
             checked = Checked(note=NOT_RUN.format(why=plain(one_line(str(error), 300))))
     return CommandReply(then=written(replace(race, checked=(*race.checked, checked))))
 
 
-async def _work(runtime: Runtime, run: TurnRow) -> Work:
+async def _work_of(runtime: Runtime, run: TurnRow) -> Work:
     """All that an agent has changed in its worktree."""
     try:
         return await _difference(runtime, run)
@@ -226,7 +226,7 @@ async def _work(runtime: Runtime, run: TurnRow) -> Work:
 async def _difference(runtime: Runtime, run: TurnRow) -> Work:
     workdir = await runtime.agents.workdir(run.conversation)
     earlier = await runtime.commit(
-        lambda uow: uow.turns.find(newest=LOOKED_AT, conversation=run.conversation)
+        lambda uow: uow.turns.find(newest=SEARCHED_TURNS, conversation=run.conversation)
     )
     before = next((each.tree_before for each in reversed(earlier) if each.tree_before), None)
     if before is None or workdir == Path(runtime.settings.path):
@@ -243,17 +243,17 @@ async def _compare(runtime: Runtime, command: DeferredRow, race: Race) -> Comman
     """The card. From now on its buttons decide."""
     runs = await runtime.commit(lambda uow: last_runs(uow, command, race))
     entries = [
-        Contender(run, await _work(runtime, run), checked)
+        Contender(run, await _work_of(runtime, run), checked)
         for run, checked in zip(runs, race.checked, strict=True)
     ]
     card = compared(runtime.settings.name, entries, runtime.redactor.redact)
     outcomes = {entry.run.state for entry in entries}
     outcome: TurnOutcome = "done" if "done" in outcomes else "failed" if "failed" in outcomes else "stopped"
-    also = partial(_show, race=replace(race, state="open"), card=card, entries=entries, outcome=outcome)
+    also = partial(_post_card, race=replace(race, state="open"), card=card, entries=entries, outcome=outcome)
     return CommandReply(ok=outcome == "done", also=also)
 
 
-def _show(
+def _post_card(
     uow: UnitOfWork,
     command: DeferredRow,
     *,
@@ -279,10 +279,12 @@ def _show(
                 created_at=uow.stamp,
             )
         )
-    _end(uow, command, outcome=outcome, after=race.card)
+    _mark_request(uow, command, outcome=outcome, after=race.card)
 
 
-def _end(uow: UnitOfWork, command: DeferredRow, *, outcome: TurnOutcome, after: str | None = None) -> None:
+def _mark_request(
+    uow: UnitOfWork, command: DeferredRow, *, outcome: TurnOutcome, after: str | None = None
+) -> None:
     """Mark the message that asked for the race."""
     channel, place = channel_of(command.conversation), ThreadPlace(command.conversation, command.thread)
     ref = key_of(command.id, channel)

@@ -13,7 +13,7 @@ from codebutler.text.wording import count
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
 from codebutler_worker.changes.undo import stop_race_checks
-from codebutler_worker.commands.logs import withdraw
+from codebutler_worker.commands.logs import stop_transfers
 from codebutler_worker.commands.showing import turn_line
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.commands.terminal import adopt, answer_adopt
@@ -24,13 +24,11 @@ from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import CROWDED, withdraw_turn
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.notices import STILL_CROWDED
-from codebutler_worker.runtime.deferred import CommandReply
-from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, Todo, using
-from codebutler_worker.store.rows import DeferredRow, TurnRow
+from codebutler_worker.store.rows import TurnRow
 
 LISTED = 3
-LOOKED_AT = 200
+SEARCHED_TURNS = 200
 NOTHING_TO_STOP = "Nothing to stop here."
 STOPPING = "🛑 Already stopping."
 AGAIN = "a second `!stop` in a row ends it."
@@ -46,34 +44,34 @@ FORGOTTEN = "Your next message here starts a new session: the agent forgets this
 AFTER = " What is running now still finishes."
 
 
-def stop(asked: Invocation) -> Todo:
+def stop(invocation: Invocation) -> Todo:
     """Ask runs to stop; kill those that do not."""
-    return _end(asked, forced=False)
+    return _stop_runs(invocation, forced=False)
 
 
-def kill(asked: Invocation) -> Todo:
+def kill(invocation: Invocation) -> Todo:
     """Kill them at once."""
-    return _end(asked, forced=True)
+    return _stop_runs(invocation, forced=True)
 
 
-def _end(asked: Invocation, *, forced: bool) -> Todo:
-    meant = replace(asked, conversation=None) if asked.argument.lower() == "all" else asked
-    queued, parked, live = meant.turns("queued"), meant.turns("parked"), meant.turns(*LIVE)
+def _stop_runs(invocation: Invocation, *, forced: bool) -> Todo:
+    scope = replace(invocation, conversation=None) if invocation.argument.lower() == "all" else invocation
+    queued, parked, live = scope.turns("queued"), scope.turns("parked"), scope.turns(*LIVE)
     for turn in queued:
-        withdraw_turn(asked.uow, turn)
+        withdraw_turn(invocation.uow, turn)
     for turn in parked:
-        drop_parked(asked.uow, turn)
-    logs = withdraw(asked.uow, meant.conversation)
-    checks = withdraw_checks(asked.uow, meant.conversation, STOPPED)
-    checks += stop_race_checks(asked.uow, meant.conversation)
+        drop_parked(invocation.uow, turn)
+    logs = stop_transfers(invocation.uow, scope.conversation)
+    checks = withdraw_checks(invocation.uow, scope.conversation, STOPPED)
+    checks += stop_race_checks(invocation.uow, scope.conversation)
     if not (queued or live or parked or logs or checks):
-        others = replace(asked, conversation=None).turns("queued", "parked", *LIVE)
-        return asked.reply(NOTHING_TO_STOP + (ELSEWHERE if others else ""))
+        others = replace(invocation, conversation=None).turns("queued", "parked", *LIVE)
+        return invocation.reply(NOTHING_TO_STOP + (ELSEWHERE if others else ""))
     verb = "Killing" if forced else "Stopping"
-    elsewhere = meant.conversation is None
+    elsewhere = scope.conversation is None
     # Stopping everything includes sessions.
-    sessions = sum(is_session(asked.settings.config, turn.agent) for turn in live)
-    sessions = 0 if forced or (elsewhere and asked.user) else sessions
+    sessions = sum(is_session(invocation.settings.config, turn.agent) for turn in live)
+    sessions = 0 if forced or (elsewhere and invocation.user) else sessions
     ending = len(live) - sessions
     parts = [f"{verb} {count(ending, 'run')}."] if ending else []
     parts += [f"Sent Ctrl-C to {count(sessions, 'session')}; {AGAIN}"] if sessions else []
@@ -81,83 +79,84 @@ def _end(asked: Invocation, *, forced: bool) -> Todo:
     parts += [f"Dropped {len(parked)} parked."] if parked else []
     parts += ["Stopped the checks."] if checks else []
     parts += [f"Stopped sending the log {session}." for session in map(code, logs)]
-    _tell(asked, live if not forced and len(parts) == ending == 1 else (), f"🛑 {' '.join(parts)}")
+    _reply_stopping(
+        invocation, live if not forced and len(parts) == ending == 1 else (), f"🛑 {' '.join(parts)}"
+    )
     return Todo(
         stop=tuple(turn.id for turn in live),
         forced=forced,
-        stopped_by=asked.user if elsewhere else NO_PERSON,
+        stopped_by=invocation.user if elsewhere else NO_PERSON,
         withdrawn=checks,
     )
 
 
-def _tell(asked: Invocation, live: Sequence[TurnRow], text: str) -> None:
+def _reply_stopping(invocation: Invocation, live: Sequence[TurnRow], text: str) -> None:
     """If all that ends is one run in its own thread, the run's end replaces the reply: one message says both."""
     only = next(
-        (turn for turn in live if turn.thread == asked.place.thread and not asked.place.only_for), None
+        (turn for turn in live if turn.thread == invocation.place.thread and not invocation.place.only_for),
+        None,
     )
     if only is None:
-        asked.reply(text)
-    elif asked.uow.outbox.get(stopping(only.id)) is not None:
-        asked.reply(STOPPING)
+        invocation.reply(text)
+    elif invocation.uow.outbox.get(stopping(only.id)) is not None:
+        invocation.reply(STOPPING)
     else:
-        asked.uow.post(asked.place, text, op_id=stopping(only.id))
+        invocation.uow.post(invocation.place, text, op_id=stopping(only.id))
 
 
-def resume(asked: Invocation) -> Todo:
+def resume(invocation: Invocation) -> Todo:
     """In a thread, its last run; elsewhere the newest one that can continue, at once if it is the only one. A named
     session is taken over."""
-    if asked.argument:
-        return adopt(asked)
-    if asked.conversation is not None and asked.turns("queued", *LIVE):
-        return asked.reply(UNDER_WAY)
-    found = [turn for turn in asked.latest(LOOKED_AT) if can_go_on(turn)]
+    if invocation.argument:
+        return adopt(invocation)
+    if invocation.conversation is not None and invocation.turns("queued", *LIVE):
+        return invocation.reply(UNDER_WAY)
+    found = [turn for turn in invocation.latest(SEARCHED_TURNS) if can_go_on(turn)]
     if not found:
-        return asked.reply(NOTHING_TO_CONTINUE if asked.conversation is None else NOTHING_HERE)
+        return invocation.reply(NOTHING_TO_CONTINUE if invocation.conversation is None else NOTHING_HERE)
     if len(found) == 1:
-        return _continue(asked, found[0])
+        return _continue(invocation, found[0])
     for turn in found[:LISTED]:
         button = Button("Continue", RETRY_ACTION, turn.id, "primary")
-        asked.reply(said(turn_line(asked.uow, turn), button))
+        invocation.reply(said(turn_line(invocation.uow, turn), button))
     if len(found) > LISTED:
-        asked.reply(f"… and {len(found) - LISTED} more: say `!continue` in their threads.")
+        invocation.reply(f"… and {len(found) - LISTED} more: say `!continue` in their threads.")
     return Todo()
 
 
-async def answer_resume(runtime: Runtime, command: DeferredRow) -> CommandReply:
-    """Deferred: find the session."""
-    return await answer_adopt(runtime, command)
+answer_resume = answer_adopt
 
 
-def _continue(asked: Invocation, turn: TurnRow) -> Todo:
-    where = using(asked.settings.config, turn.channel_id, turn.agent)
-    decision = may(admitted(asked.user), "continue", where)
+def _continue(invocation: Invocation, turn: TurnRow) -> Todo:
+    where = using(invocation.settings.config, turn.channel_id, turn.agent)
+    decision = may(admitted(invocation.user), "continue", where)
     if not decision.allowed:
-        return asked.reply(decision.told)
-    most = asked.settings.config.agent.queue_per_user
-    if turn.reason == CROWDED and asked.uow.messages.is_crowded(asked.user, most):
-        return asked.reply(STILL_CROWDED)
-    line = turn_line(asked.uow, turn)
-    go_on(asked.uow, turn, asked.user)
-    return asked.reply(f"▶ Continuing {line}") if asked.conversation is None else Todo()
+        return invocation.reply(decision.message)
+    limit = invocation.settings.config.agent.queue_per_user
+    if turn.reason == CROWDED and invocation.uow.messages.is_crowded(invocation.user, limit):
+        return invocation.reply(STILL_CROWDED)
+    line = turn_line(invocation.uow, turn)
+    go_on(invocation.uow, turn, invocation.user)
+    return invocation.reply(f"▶ Continuing {line}") if invocation.conversation is None else Todo()
 
 
-def new(asked: Invocation) -> Todo:
+def new(invocation: Invocation) -> Todo:
     """Start over in this conversation."""
-    return _forget(asked, OUTSIDE)
+    return _start_over(invocation, OUTSIDE)
 
 
-def reset(asked: Invocation) -> Todo:
+def reset(invocation: Invocation) -> Todo:
     """Forget this conversation's sessions."""
-    return _forget(asked, RESET_OUTSIDE)
+    return _start_over(invocation, RESET_OUTSIDE)
 
 
-def _forget(asked: Invocation, outside: str) -> Todo:
-    if asked.conversation is None:
-        return asked.reply(outside)
-    asked.uow.sessions.forget(asked.conversation)
-    forget_unread(asked.uow, asked.conversation)
+def _start_over(invocation: Invocation, outside: str) -> Todo:
+    if invocation.conversation is None:
+        return invocation.reply(outside)
+    invocation.uow.sessions.forget(invocation.conversation)
+    forget_unread(invocation.uow, invocation.conversation)
     # A parked run would resume the forgotten session by itself.
-    for turn in asked.turns("parked"):
-        drop_parked(asked.uow, turn)
-    told = asked.reply(FORGOTTEN + (AFTER if asked.turns(*LIVE) else ""))
-    return replace(told, forgotten=(asked.conversation,))
+    for turn in invocation.turns("parked"):
+        drop_parked(invocation.uow, turn)
+    todo = invocation.reply(FORGOTTEN + (AFTER if invocation.turns(*LIVE) else ""))
+    return replace(todo, forgotten=(invocation.conversation,))

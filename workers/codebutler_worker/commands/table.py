@@ -72,7 +72,7 @@ class Invocation:
             found.setdefault(turn.conversation, turn)
         return list(found.values())
 
-    def changed(self) -> TurnRow | None:
+    def changed_run(self) -> TurnRow | None:
         """The run whose changes are meant: the named one, otherwise the newest that changed anything."""
         return self.uow.turns.get(self.run) if self.run else changed_by(self.newest(LOOKED_AT))
 
@@ -95,22 +95,24 @@ class Invocation:
 Handler = Callable[[Invocation], Todo]
 
 
-def understood(name: str, argument: str) -> bool:
+def is_valid_command(name: str, argument: str) -> bool:
     """Whether the command exists and accepts that argument."""
     word = WORDS.get(name)
     return word is not None and word.takes(argument) and (word.chooses or not word.prefix)
 
 
-def run_command(asked: Invocation) -> Todo:
+def run_command(invocation: Invocation) -> Todo:
     """Run it and reply. An unknown command gets the nearest one suggested, a wrong argument the usage. A prompt for
     an agent, or one of the parent's commands, comes here only if its argument was wrong."""
-    word = WORDS.get(asked.command.name)
+    word = WORDS.get(invocation.command.name)
     if word is None:
-        near = nearest(asked.command.name)
+        near = nearest(invocation.command.name)
         hint = f"Did you mean `!{near}`?" if near else "`!help` lists the commands."
-        return asked.reply(f"Unknown command {code('!' + one_line(asked.command.name, 40))}. {hint}")
-    handler = handler_of(word) if word.takes(asked.argument) else None
-    return handler(asked) if handler else asked.reply(usage_error(word))
+        return invocation.reply(
+            f"Unknown command {code('!' + one_line(invocation.command.name, 40))}. {hint}"
+        )
+    handler = handler_of(word) if word.takes(invocation.argument) else None
+    return handler(invocation) if handler else invocation.reply(usage_error(word))
 
 
 def handler_of(word: Word) -> Handler | None:
@@ -118,7 +120,7 @@ def handler_of(word: Word) -> Handler | None:
     if word.runs != "worker" or not word.done_by:
         return None
     file, function = word.done_by
-    found: Handler = getattr(_file(file), function)
+    found: Handler = getattr(_module(file), function)
     return found
 
 
@@ -126,7 +128,7 @@ def answer_of(name: str) -> Answer:
     """What computes a deferred command's answer: ``answer`` beside a handler ``run``, ``answer_diff`` beside
     ``diff``. Raises KeyError for an unknown command."""
     file, function = WORDS[name].done_by
-    found: Answer = getattr(_file(file), "answer" if function == "run" else f"answer_{function}")
+    found: Answer = getattr(_module(file), "answer" if function == "run" else f"answer_{function}")
     return found
 
 
@@ -136,5 +138,5 @@ def load() -> None:
         handler_of(word)
 
 
-def _file(name: str) -> Any:
+def _module(name: str) -> Any:
     return import_module(f".{name}", __package__)

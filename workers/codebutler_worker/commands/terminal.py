@@ -11,8 +11,9 @@ from codebutler.config.permission import admitted, may
 from codebutler.domain.message import said
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.text.markup import fence, message_link, plain
-from codebutler.text.wording import count, one_line, span
+from codebutler.text.wording import count, one_line
 from codebutler_worker.agents.rollcall import SHARED, Desk
+from codebutler_worker.commands.showing import format_age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.present.lines import code, visible
 from codebutler_worker.runtime.deferred import LINE, CommandReply, sent_as
@@ -28,9 +29,9 @@ NO_SESSION = (
     "This thread has no Claude Code or Kimi Code session, and only those can continue in a terminal. "
     "Outside threads, `!terminal` lists the sessions started in one."
 )
-KNOWN = "That session continues in {thread}."
+IN_OTHER_THREAD = "That session continues in {thread}."
 THIS_THREAD = "a thread of this channel"
-AT_DESK = (
+IN_TERMINAL = (
     "Continue this conversation in a terminal on the machine:\n{command}\nReplies here continue from "
     "there. Close it there first: while it is open, this thread continues with a copy."
 )
@@ -41,18 +42,18 @@ NEW_ID = (
 BIND = "bind"
 
 
-def run(asked: Invocation) -> Todo:
+def run(invocation: Invocation) -> Todo:
     """In a thread, how to continue its session in a terminal; elsewhere, the sessions started in a terminal."""
-    if asked.conversation is None:
-        return asked.defer()
-    if asked.turns(*LIVE):
-        return asked.reply(STILL_WORKING)
-    agents = [turn.agent for turn in asked.newest(20)]
+    if invocation.conversation is None:
+        return invocation.defer()
+    if invocation.turns(*LIVE):
+        return invocation.reply(STILL_WORKING)
+    agents = [turn.agent for turn in invocation.newest(20)]
     for agent in dict.fromkeys([*agents, *SHARED]):
-        session = asked.uow.sessions.get(asked.conversation, agent)
+        session = invocation.uow.sessions.get(invocation.conversation, agent)
         if agent in SHARED and session is not None and session.session_id:
-            return asked.defer(f"{agent} {session.session_id} {asked.conversation}")
-    return asked.reply(NO_SESSION)
+            return invocation.defer(f"{agent} {session.session_id} {invocation.conversation}")
+    return invocation.reply(NO_SESSION)
 
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
@@ -61,20 +62,20 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     if not command.argument:
         sessions = await desk.sessions()
         now_s = runtime.clock.now().timestamp()
-        return CommandReply((said(listed(sessions, now_s, runtime.redactor.redact)),))
+        return CommandReply((said(render_sessions(sessions, now_s, runtime.redactor.redact)),))
     agent, session_id, conversation = command.argument.split(" ", 2)
-    found = await desk.hand_over(agent, session_id, conversation)
-    told = AT_DESK if found.session_id == session_id else NEW_ID
-    return CommandReply((said(told.format(command=fence(found.command), id=found.session_id)),))
+    handover = await desk.hand_over(agent, session_id, conversation)
+    text = IN_TERMINAL if handover.session_id == session_id else NEW_ID
+    return CommandReply((said(text.format(command=fence(handover.command), id=handover.session_id)),))
 
 
-def adopt(asked: Invocation) -> Todo:
+def adopt(invocation: Invocation) -> Todo:
     """``!continue ID``: deferred, because the session has to be looked for."""
-    if not asked.in_own_channel:
-        return asked.reply(IN_CHANNEL)
-    if asked.conversation is not None and asked.settings.config.agent.scope == "thread":
-        return asked.reply(OUTSIDE)
-    return asked.defer(asked.argument)
+    if not invocation.in_own_channel:
+        return invocation.reply(IN_CHANNEL)
+    if invocation.conversation is not None and invocation.settings.config.agent.scope == "thread":
+        return invocation.reply(OUTSIDE)
+    return invocation.defer(invocation.argument)
 
 
 async def answer_adopt(runtime: Runtime, command: DeferredRow) -> CommandReply:
@@ -86,16 +87,16 @@ async def answer_adopt(runtime: Runtime, command: DeferredRow) -> CommandReply:
     where = using(settings.config, settings.channel_id, session.agent)
     decision = may(admitted(command.user_id), "continue", where)
     if not decision.allowed:
-        return CommandReply((said(decision.told),), ok=False)
+        return CommandReply((said(decision.message),), ok=False)
     if thread := await runtime.commit(partial(_thread_of, session_id=session.id)):
-        return CommandReply((said(KNOWN.format(thread=thread)),))
+        return CommandReply((said(IN_OTHER_THREAD.format(thread=thread)),))
     default = session.agent == settings.config.agent.default
     prefix = "" if default else prefixes_of(session.agent)[-1]
-    summary = said(taken_over(session, prefix, runtime.clock.now().timestamp(), runtime.redactor.redact))
+    summary = said(summarize(session, prefix, runtime.clock.now().timestamp(), runtime.redactor.redact))
     if command.thread is None:
         # A slash command: its thread starts with the summary.
         return CommandReply(line=summary, then=f"{BIND} {session.id}")
-    await _take(runtime, session, command.thread)
+    await _bind_to_thread(runtime, session, command.thread)
     return CommandReply((summary,))
 
 
@@ -103,20 +104,20 @@ async def _bind(runtime: Runtime, command: DeferredRow) -> CommandReply:
     session = await Desk(runtime.settings, runtime.agents.home).find(command.argument.partition(" ")[2])
     posted = await runtime.commit(lambda uow: uow.outbox.get(sent_as(command.id, LINE)))
     if posted is not None and posted.ref:
-        await _take(runtime, session, posted.ref)
+        await _bind_to_thread(runtime, session, posted.ref)
     return CommandReply()
 
 
-async def _take(runtime: Runtime, session: PastSession, thread: MessageRef) -> None:
+async def _bind_to_thread(runtime: Runtime, session: PastSession, thread: MessageRef) -> None:
     """Give the session to the thread."""
     settings = runtime.settings
     conversation = conversation_id(settings.config, settings.channel_id, thread)
     adopted = await Desk(settings, runtime.agents.home).adopt(session, conversation)
     place = (conversation, settings.channel_id, thread)
-    await runtime.commit(partial(_put, place=place, agent=session.agent, session_id=adopted))
+    await runtime.commit(partial(_save_session, place=place, agent=session.agent, session_id=adopted))
 
 
-def _put(
+def _save_session(
     uow: UnitOfWork, place: tuple[str, ConversationRef, MessageRef], agent: str, session_id: str
 ) -> None:
     conversation, channel_id, thread = place
@@ -141,8 +142,8 @@ def _thread_of(uow: UnitOfWork, session_id: str) -> str:
 
 # Sessions from a terminal, as people read them. Pure.
 
-TITLE_CHARS, ASKED_CHARS, ANSWER_CHARS = 80, 300, 1_500
-LAST_ASKED = 3
+TITLE_CHARS, PROMPT_CHARS, ANSWER_CHARS = 80, 300, 1_500
+LAST_PROMPTS = 3
 LISTED = 8
 TITLES = {"claude": "Claude Code", "kimi": "Kimi Code"}
 NONE_HERE = (
@@ -153,17 +154,16 @@ Redact = Callable[[str], str]
 
 
 def ago(session: PastSession, now_s: float) -> str:
-    """``4m12s ago``, or whole days."""
-    seconds = max(0.0, now_s - session.changed_s)
-    return f"{span(seconds) if seconds < 86_400 else f'{int(seconds // 86_400)}d'} ago"
+    """How long ago the session was last used."""
+    return f"{format_age(max(0.0, now_s - session.changed_s))} ago"
 
 
-def listed(sessions: Sequence[PastSession], now_s: float, redact: Redact) -> str:
+def render_sessions(sessions: Sequence[PastSession], now_s: float, redact: Redact) -> str:
     """The newest, each with its first words, its age and the command that takes it over."""
     if not sessions:
         return NONE_HERE
     lines = [
-        f"• {plain(_line(each.asked[0], redact, TITLE_CHARS))} · {TITLES[each.agent]} · {ago(each, now_s)}\n"
+        f"• {plain(_clean_line(each.prompts[0], redact, TITLE_CHARS))} · {TITLES[each.agent]} · {ago(each, now_s)}\n"
         f"   `!continue {each.id}`"
         for each in sessions[:LISTED]
     ]
@@ -171,19 +171,21 @@ def listed(sessions: Sequence[PastSession], now_s: float, redact: Redact) -> str
     return "\n".join(["Started in a terminal here:", *lines, *more])
 
 
-def taken_over(session: PastSession, prefix: str, now_s: float, redact: Redact) -> str:
+def summarize(session: PastSession, prefix: str, now_s: float, redact: Redact) -> str:
     """Summary of a session that continues in this thread. ``prefix``: what calls its agent; "" for the
     default one."""
-    asked = [_line(text, redact, ASKED_CHARS) for text in session.asked]
-    shown = asked if len(asked) <= LAST_ASKED + 1 else [asked[0], "", *asked[-LAST_ASKED:]]
-    left_out = f"_… {count(len(asked) - LAST_ASKED - 1, 'message')} left out …_"
-    answer = visible_text(redact(session.answer))
+    prompts = [_clean_line(text, redact, PROMPT_CHARS) for text in session.prompts]
+    shown_prompts = (
+        prompts if len(prompts) <= LAST_PROMPTS + 1 else [prompts[0], "", *prompts[-LAST_PROMPTS:]]
+    )
+    omitted = f"_… {count(len(prompts) - LAST_PROMPTS - 1, 'message')} left out …_"
+    answer = "\n".join(map(visible, redact(session.answer).splitlines()))
     cut = answer if len(answer) <= ANSWER_CHARS else f"{answer[: ANSWER_CHARS - 1]}…"
     how = f"Write `{prefix}: …` in this thread" if prefix else "Reply in this thread"
     parts = [
         f"📥 **{TITLES[session.agent]}**, session {code(session.id)}, last used {ago(session, now_s)}",
-        "Asked:" if asked else "",
-        *(f"• {plain(text)}" if text else left_out for text in shown),
+        "Asked:" if prompts else "",
+        *(f"• {plain(text)}" if text else omitted for text in shown_prompts),
         "Last answer:" if cut else "",
         *(f"> {plain(line)}" for line in cut.splitlines()),
         f"{how} to continue it, with its full history.",
@@ -191,10 +193,5 @@ def taken_over(session: PastSession, prefix: str, now_s: float, redact: Redact) 
     return "\n".join(part for part in parts if part)
 
 
-def _line(text: str, redact: Redact, limit: int) -> str:
+def _clean_line(text: str, redact: Redact, limit: int) -> str:
     return visible(one_line(redact(text), limit))
-
-
-def visible_text(text: str) -> str:
-    """``visible`` for several lines."""
-    return "\n".join(visible(line) for line in text.splitlines())

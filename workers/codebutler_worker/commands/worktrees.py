@@ -12,7 +12,7 @@ from codebutler.text.wording import count
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy, last_of_agents
-from codebutler_worker.media.files import size
+from codebutler_worker.media.files import format_size
 from codebutler_worker.present.lines import (
     SHARED,
     code,
@@ -38,29 +38,33 @@ NONE = "No thread has a worktree: an agent's first change creates one."
 OUTSIDE = "Say it in the thread it is about: `!worktrees` lists them."
 
 
-def merge(asked: Invocation) -> Todo:
+def merge(invocation: Invocation) -> Todo:
     """Deferred: git has to be asked."""
-    return _in_thread(asked)
+    return _defer_in_thread(invocation)
 
 
-def discard(asked: Invocation) -> Todo:
+def discard(invocation: Invocation) -> Todo:
     """Deferred: git has to say what would be lost."""
-    return _in_thread(asked)
+    return _defer_in_thread(invocation)
 
 
-def run(asked: Invocation) -> Todo:
+def run(invocation: Invocation) -> Todo:
     """Deferred: git has to be asked about each."""
-    return asked.reply(SHARED) if _shares(asked) else asked.defer()
+    return invocation.reply(SHARED) if _is_shared(invocation) else invocation.defer()
 
 
-def _in_thread(asked: Invocation) -> Todo:
-    if _shares(asked):
-        return asked.reply(SHARED)
-    return asked.reply(OUTSIDE) if asked.conversation is None else asked.defer(asked.argument)
+def _defer_in_thread(invocation: Invocation) -> Todo:
+    if _is_shared(invocation):
+        return invocation.reply(SHARED)
+    return (
+        invocation.reply(OUTSIDE)
+        if invocation.conversation is None
+        else invocation.defer(invocation.argument)
+    )
 
 
-def _shares(asked: Invocation) -> bool:
-    return asked.settings.config.agent.isolation == "shared"
+def _is_shared(invocation: Invocation) -> bool:
+    return invocation.settings.config.agent.isolation == "shared"
 
 
 async def answer_merge(runtime: Runtime, command: DeferredRow) -> CommandReply:
@@ -97,38 +101,42 @@ async def answer(runtime: Runtime, _command: DeferredRow) -> CommandReply:
     """One line for each, latest threads first."""
     trees = await runtime.agents.worktrees()
     names = await asyncio.to_thread(names_in, trees.repo)
-    found = await runtime.commit(partial(_threads_of, names=names))
-    if not found:
+    conversations = await runtime.commit(partial(_conversations_of, names=names))
+    if not conversations:
         return CommandReply((said(NONE),))
     target = await trees.target()
     lines = []
-    for conversation, thread, runs in found[:LISTED]:
+    for conversation, thread, runs in conversations[:LISTED]:
         try:
             state = await trees.state(conversation, target)
-            lines.append(listed(state, thread, runs=runs, room=await _room(runtime, conversation, state)))
+            lines.append(
+                listed(state, thread, runs=runs, room=await _size_on_disk(runtime, conversation, state))
+            )
         except GitError as error:
             lines.append(f"⚠️ {thread} · {plain(str(error))}")
-    more = [f"… and {len(found) - LISTED} more"] if len(found) > LISTED else []
-    head = f"{count(len(found), 'worktree')}, compared with {code(target.branch)}:"
+    more = [f"… and {len(conversations) - LISTED} more"] if len(conversations) > LISTED else []
+    head = f"{count(len(conversations), 'worktree')}, compared with {code(target.branch)}:"
     return CommandReply((said("\n".join([head, *lines, *more])),))
 
 
-async def _room(runtime: Runtime, conversation: str, state: WorktreeState) -> str:
+async def _size_on_disk(runtime: Runtime, conversation: str, state: WorktreeState) -> str:
     trees = await runtime.agents.worktrees()
     if existing(trees.repo, conversation) is None:
         return ""
     kib = await size_kib(trees.git(state.path))
-    return "" if kib is None else size(kib * 1024)
+    return "" if kib is None else format_size(kib * 1024)
 
 
-def _threads_of(uow: UnitOfWork, names: frozenset[str]) -> list[tuple[str, str, bool]]:
+def _conversations_of(uow: UnitOfWork, names: frozenset[str]) -> list[tuple[str, str, bool]]:
     """Each conversation with a worktree: a link to its thread with its age, and whether something is running in
     it."""
     unfinished = {turn.conversation for turn in uow.turns.find(state=UNFINISHED)}
-    found = []
+    conversations = []
     for turn in uow.turns.newest_of_each():
         if name_of(turn.conversation) in names:
             words = plain(words_of(uow, turn, WORDS_CHARS)) or "…"
             thread = message_link(turn.channel_id, turn.thread, words) if turn.thread else words
-            found.append((turn.conversation, f"{thread} · {age(uow, turn)}", turn.conversation in unfinished))
-    return found
+            conversations.append(
+                (turn.conversation, f"{thread} · {age(uow, turn)}", turn.conversation in unfinished)
+            )
+    return conversations

@@ -324,7 +324,7 @@ def answer_poll(
         return Todo().logged("WRN", f"{event.user} chose an option that the question does not have")
     decision = may(admitted(event.user), "answer", using(config, turn.channel_id, turn.agent))
     if not decision.allowed:
-        uow.post(place_of(turn), decision.told, mention=event.user, value="notice")
+        uow.post(place_of(turn), decision.message, mention=event.user, value="notice")
         return Todo().logged("WRN", f"{event.user} may not answer {turn.agent}")
     words = options[int(choice)]
     uow.approvals.change({"votes": with_vote(row, event.user, event.user_name)}, id=row.id, state="pending")

@@ -103,7 +103,7 @@ def click(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
     if action := _NEEDING.get(event.action_id):
         decision = may(admitted(event.user), action, using(config, event.channel, agent))
         if not decision.allowed:
-            uow.post(place_of(turn), decision.told, value="notice")
+            uow.post(place_of(turn), decision.message, value="notice")
             return Todo().logged("WRN", f"{event.user} may not {action} a run of {turn.agent}")
     is_retry = event.action_id == RETRY_ACTION and turn.reason == CROWDED
     if is_retry and uow.messages.is_crowded(event.user, config.agent.queue_per_user):
@@ -254,7 +254,7 @@ def ask_again(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
     agent = agent_for(uow, config, turn.conversation, message.agent)
     decision = may(admitted(event.user), "ask", using(config, event.channel, agent, message.content))
     if not decision.allowed:
-        uow.post(place_of(turn), decision.told)
+        uow.post(place_of(turn), decision.message)
         return Todo().logged("WRN", f"{event.user} may not ask {message.id} again: {decision.reason}")
     if turn.state in LIVE and config.agent.busy == "reject":
         uow.post(place_of(turn), BUSY)

@@ -220,7 +220,7 @@ def _refused(uow: UnitOfWork, config: Config, user: PersonRef, turn: TurnRow, *,
     """The operation that tells somebody why they may not decide, or give ``answers``; "" if they may. It mentions
     them: somebody may have asked them to decide, and they believe that they did."""
     decision = may(admitted(user), "decide", using(config, turn.channel_id, turn.agent))
-    told = decision.told
+    told = decision.message
     if decision.allowed and answers:
         decision, told = may_answer(uow, config, turn, user), LOOSENED
     return "" if decision.allowed else uow.post(place_of(turn), told, mention=user, value="notice")

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from uuid import NAMESPACE_URL, uuid5
 
-from codebutler.config.programs import section_of
+from codebutler.config.programs import model_section_of
 from codebutler.protocol.capabilities import AgentResult, Capability, Cell, cells_of, last_result, row_of
 from codebutler_worker.conversation.prepare import BegunTurn
 from codebutler_worker.runtime.runtime import Runtime
@@ -48,7 +48,7 @@ async def warn_of_lacks(
     needed: set[Capability] = set()
     if any(file.state == "stored" and file.mimetype.startswith("image/") for file in files):
         needed.add("image")
-    section = section_of(runtime.settings.config, turn.agent)
+    section = model_section_of(runtime.settings.config, turn.agent)
     mode = begun.choice.mode or (section.permission_mode if section is not None else "")
     if mode in ("plan", "ask"):
         needed.add("plan" if mode == "plan" else "deny")

@@ -163,7 +163,7 @@ def _refused(uow: UnitOfWork, config: Config, said: Incoming, conversation: str,
         return None
     keep_message(uow, said, None)
     place = ThreadPlace(conversation, said.root or None)
-    end_message(uow, place, said.ref, "refused", after=uow.post(place, decision.told, value="notice"))
+    end_message(uow, place, said.ref, "refused", after=uow.post(place, decision.message, value="notice"))
     # The parent let it in as a prompt for the configured agent, and wrote that down.
     record = Audit(
         user=said.user,
@@ -277,7 +277,7 @@ def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
     # The parent has let it in as a prompt for the default agent.
     text = _commands(config, turn.agent, said.text)
     decision = may(admitted(said.user), "type", using(config, said.channel, turn.agent, text))
-    refused = decision.told
+    refused = decision.message
     if decision.allowed and said.late:
         refused = LATE
     elif decision.allowed and not said.text.strip():

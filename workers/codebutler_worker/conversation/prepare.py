@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codebutler.config.programs import CONFIGURED, UNDO, Choice, beside, program_of
+from codebutler.config.programs import CONFIGURED, UNDO, Choice, parallel_programs, program_of
 from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.domain.model import Value
@@ -26,7 +26,7 @@ from codebutler_worker.conversation.history import LOOKED_BACK, Missed, look_bac
 from codebutler_worker.conversation.parked import LIMIT
 from codebutler_worker.conversation.queue import HANDED_OVER, STALE
 from codebutler_worker.conversation.terminal import opening
-from codebutler_worker.media.files import size
+from codebutler_worker.media.files import format_size
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress
@@ -156,7 +156,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     is_apart = bool(own_tree(config, turn.conversation))
     # A message that starts its own thread has no past.
     has_past = past or turn.thread not in messages
-    ends_checks = uow.deferred.find() and turn.agent not in beside(config)
+    ends_checks = uow.deferred.find() and turn.agent not in parallel_programs(config)
     return BegunTurn(
         uow.turns.get(turn.id) or turn,
         tuple(said),
@@ -271,7 +271,7 @@ def file_note(file: AttachmentRow, repo_path: str) -> str:
     match file.state:
         case "stored":
             kind = one_line(file.mimetype, 60) or "unknown type"
-            return f"[attached file: {repo_path}/{file.path} ({kind}, {size(file.size_bytes)})]"
+            return f"[attached file: {repo_path}/{file.path} ({kind}, {format_size(file.size_bytes)})]"
         case "transcribed":
             return f"[voice message, transcribed] {file.transcript}"
         case _:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from codebutler.config.programs import asks_model
+from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config
 from codebutler.domain.clock import zone_of
 from codebutler.domain.message import said
@@ -306,7 +306,7 @@ def never_started(turn: TurnRow) -> bool:
 def park_for_budget(uow: UnitOfWork, turn: TurnRow, config: Config, elsewhere: TotalUse) -> bool:
     """Whether the queued turn has to wait for a new day or month, or (in a race) ends; if so, stores and announces
     that."""
-    if not asks_model(config, turn.agent):
+    if not uses_model(config, turn.agent):
         return False
     line = used_up(used_today(uow, config, account_of(turn), elsewhere))
     if line is None:

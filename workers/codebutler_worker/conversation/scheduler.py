@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from codebutler.config.programs import beside
+from codebutler.config.programs import parallel_programs
 from codebutler.domain.errors import StoreError
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.platform.tasks import Tasks, cancel, wait_for
@@ -64,7 +64,7 @@ class TurnScheduler:
         self._tasks = Tasks(runtime.broke)
         self._shown: Mapping[str, ShownWait] = {}
         config = runtime.settings.config
-        self._slots = Slots(config.agent.parallel_turns, MAX_PROGRAMS, beside(config))
+        self._slots = Slots(config.agent.parallel_turns, MAX_PROGRAMS, parallel_programs(config))
         self._queued = 0
         self.parked = 0
         """How many waiting turns wait for a limit or a budget."""

@@ -28,7 +28,7 @@ from codebutler_worker.changes.undo import changed_by, follow_up, give_task, is_
 from codebutler_worker.internet.remote import RemoteError
 from codebutler_worker.media.files import (
     FILES,
-    Fetched,
+    FetchedFile,
     NotFetchedError,
     audio_name,
     is_voice,
@@ -232,7 +232,7 @@ class AttachmentFetcher:
         path = await asyncio.to_thread(save_file, self._workdir, FILES, name, content)
         return replace(row, state="stored", path=path, size_bytes=len(content))
 
-    async def _download(self, file_id: str) -> Fetched:
+    async def _download(self, file_id: str) -> FetchedFile:
         """Retries what fails on the way."""
         for _attempt in range(ATTEMPTS - 1):
             try:

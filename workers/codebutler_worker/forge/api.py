@@ -26,13 +26,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
-ANSWER_S = 60.0
+REQUEST_LIMIT_S = 60.0
 LOG_BYTES = 64 * 2**20
 TAIL_BYTES = 64 * 2**10
 DETAIL_CHARS = 200
-MOST_CHARS = 8_000
+MAX_TEXT_CHARS = 8_000
 REDIRECTED, REFUSED = 300, 400
-MOST_REDIRECTS = 3
+MAX_REDIRECTS = 3
 NOT_LOGGED_IN = 4
 """gh's exit code when it is not logged in to the host (`gh help exit-codes`)."""
 LOGIN = (
@@ -42,7 +42,7 @@ LOGIN = (
 
 T = TypeVar("T")
 Number = Annotated[int, Meta(ge=0, le=2**62)]
-PAGE, MOST_PAGES = 100, 10
+PAGE, MAX_PAGES = 100, 10
 _STATUS = re.compile(r"HTTP (\d{3})")
 
 
@@ -57,42 +57,42 @@ class RefusedError(ForgeError):
 class Api(Protocol):
     """One service's REST interface. ``path`` is relative to its base URL."""
 
-    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """Its response. Raises ForgeError, with the service's reason for a refusal."""
 
-    async def tail(self, path: str) -> bytes:
+    async def fetch_tail(self, path: str) -> bytes:
         """The end of a long text, which may be stored elsewhere. Raises ForgeError."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenApi:
-    """Sends ``headers``, which hold a token. ``told`` names the proxies."""
+    """Sends ``headers``, which hold a token. ``agent_env`` names the proxies."""
 
     base_url: str
     headers: Mapping[str, str]
-    told: Mapping[str, str]
+    agent_env: Mapping[str, str]
     internet: Internet = field(default_factory=Internet)
 
-    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """See Api."""
         import httpx  # half a megabyte that most workers never need
 
         url = self._url(path)
         try:
             async with self._client(url) as client:
-                for _ in range(MOST_REDIRECTS):
+                for _ in range(MAX_REDIRECTS):
                     async with client.stream(method, url, headers=self.headers, json=body) as response:
-                        found = await _text(response, OUTPUT_BYTES, OUTPUT_BYTES)
-                    if not (moved := _moved(response)):
+                        found = await _read_body(response, OUTPUT_BYTES, OUTPUT_BYTES)
+                    if not (target := _redirect_target(response)):
                         break
-                    url = moved
+                    url = target
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise _unreachable(error) from None
         if response.status_code >= REDIRECTED:
             raise RefusedError(_refusal(str(response.status_code), found), response.status_code)
         return found
 
-    async def tail(self, path: str) -> bytes:
+    async def fetch_tail(self, path: str) -> bytes:
         """See Api. Another host gets no token, and is asked only if it is on the public internet."""
         import httpx
 
@@ -103,7 +103,7 @@ class TokenApi:
                 client.stream("GET", url, headers=self.headers) as response,
             ):
                 if response.status_code < REDIRECTED:
-                    return await _text(response, LOG_BYTES, TAIL_BYTES)
+                    return await _read_body(response, LOG_BYTES, TAIL_BYTES)
                 elsewhere = response.headers.get("location", "")
             if response.status_code >= REFUSED or not elsewhere.startswith("https://"):
                 raise RefusedError(_refusal(str(response.status_code), b""), response.status_code)
@@ -120,26 +120,28 @@ class TokenApi:
         import httpx
 
         # Follow redirects by hand: the service could redirect into this machine's network.
-        return httpx.AsyncClient(timeout=ANSWER_S, proxy=proxy_of(url, self.told), trust_env=False)
+        return httpx.AsyncClient(
+            timeout=REQUEST_LIMIT_S, proxy=proxy_of(url, self.agent_env), trust_env=False
+        )
 
 
-def _moved(response: httpx.Response) -> str:
+def _redirect_target(response: httpx.Response) -> str:
     """The new path of a renamed repository; "" if it is on another service: nobody else gets the token."""
-    if response.status_code not in (301, 307, 308) or (then := response.next_request) is None:
+    if response.status_code not in (301, 307, 308) or (next_request := response.next_request) is None:
         return ""
-    asked = response.request.url
-    is_same = (then.url.scheme, then.url.host, then.url.port) == (asked.scheme, asked.host, asked.port)
-    return str(then.url) if is_same else ""
+    old, new = response.request.url, next_request.url
+    is_same = (new.scheme, new.host, new.port) == (old.scheme, old.host, old.port)
+    return str(new) if is_same else ""
 
 
-async def _text(response: httpx.Response, most: int, keep: int) -> bytes:
+async def _read_body(response: httpx.Response, max_bytes: int, kept_bytes: int) -> bytes:
     found, size = bytearray(), 0
     async for piece in response.aiter_bytes():
         found += piece
         size += len(piece)
-        if size > most:
+        if size > max_bytes:
             raise ForgeError("the service's answer is too large")
-        del found[:-keep]
+        del found[:-kept_bytes]
     return bytes(found)
 
 
@@ -156,7 +158,7 @@ class GhApi:
     hostname: str
     place: Path
 
-    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """See Api."""
         words = ["api", "--method", method]
         words += ["--input", "-"] if body is not None else []
@@ -170,7 +172,7 @@ class GhApi:
             "GH_PAGER": "cat",
         }
         ended = await self.host.run(
-            "gh", *words, path, env=env, cwd=self.place, limit_s=ANSWER_S, stdin=stdin
+            "gh", *words, path, env=env, cwd=self.place, limit_s=REQUEST_LIMIT_S, stdin=stdin
         )
         if ended is None:
             raise ForgeError("gh is not installed: install it, or set `forge.token`")
@@ -183,17 +185,17 @@ class GhApi:
         if ended.code == NOT_LOGGED_IN or "HTTP 401" in ended.stderr:
             raise ForgeError(LOGIN.format(host=self.hostname))
         lines = ended.stderr.strip().splitlines() or ["gh ended with an error"]
-        said = next((line for line in lines if line.startswith("gh: ")), lines[0])
-        status = _STATUS.search(said)
-        reason = _refusal(said.removeprefix("gh: ")[:DETAIL_CHARS], ended.output)
+        message = next((line for line in lines if line.startswith("gh: ")), lines[0])
+        status = _STATUS.search(message)
+        reason = _refusal(message.removeprefix("gh: ")[:DETAIL_CHARS], ended.output)
         raise RefusedError(reason, int(status[1]) if status else 0)
 
-    async def tail(self, path: str) -> bytes:
+    async def fetch_tail(self, path: str) -> bytes:
         """See Api. gh follows the redirects of a service that its owner has logged in to."""
-        return (await self.ask("GET", path))[-TAIL_BYTES:]
+        return (await self.request("GET", path))[-TAIL_BYTES:]
 
 
-def decoded(answer: bytes, kind: type[T]) -> T:
+def decode_answer(answer: bytes, kind: type[T]) -> T:
     """The answer as ``kind``. Raises ForgeError."""
     try:
         return msgspec.json.decode(answer, type=kind)
@@ -203,15 +205,15 @@ def decoded(answer: bytes, kind: type[T]) -> T:
 
 def _refusal(status: str, body: bytes) -> str:
     try:
-        told = msgspec.json.decode(body)
+        answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        told = {}
-    errors = told.get("errors") if isinstance(told, dict) else None
+        answer = {}
+    errors = answer.get("errors") if isinstance(answer, dict) else None
     first = errors[0] if isinstance(errors, list) and errors else None
     reason = first.get("message") if isinstance(first, dict) else None
-    reason = reason or (told.get("message") if isinstance(told, dict) else None)
-    said = f": {' '.join(reason.split())[:DETAIL_CHARS]}" if isinstance(reason, str) else ""
-    return mask_text(f"the service refused ({status}){said}")
+    reason = reason or (answer.get("message") if isinstance(answer, dict) else None)
+    detail = f": {' '.join(reason.split())[:DETAIL_CHARS]}" if isinstance(reason, str) else ""
+    return mask_text(f"the service refused ({status}){detail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,19 +226,19 @@ class Pull:
     state: Literal["open", "merged", "closed"] = "open"
 
 
-def bounded(text: str) -> str:
+def bound_text(text: str) -> str:
     """What anybody may have written, as far as it is looked at: searching it for secrets takes time."""
-    return text[:MOST_CHARS]
+    return text[:MAX_TEXT_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
 class FailedJob:
-    """A failed check. ``id`` is 0 if it has no log: then ``told`` is all that is known; ``key`` tells attempts
+    """A failed check. ``id`` is 0 if it has no log: then ``details`` is all that is known; ``key`` tells attempts
     apart."""
 
     id: int
     name: str
-    told: str = ""
+    details: str = ""
     key: str = ""
 
 
@@ -262,7 +264,7 @@ class PullComment:
     place: str = ""
 
 
-def checks_of(number: int, failed: Sequence[FailedJob], *, pending: bool) -> PullChecks:
+def summarize_checks(number: int, failed: Sequence[FailedJob], *, pending: bool) -> PullChecks:
     """The state of ``number`` checks of which these have failed."""
     if pending or not number:
         return PullChecks("pending" if pending else "none", number, tuple(failed))
@@ -312,16 +314,18 @@ class Service(ABC):
     async def comments(self, number: int, seen: Mapping[str, int]) -> list[PullComment]:
         """What is newer than the ``seen`` ones, by kind, oldest first."""
 
-    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """The response to a request about it."""
-        return await self.api.ask(method, f"{self.root}/{path}", body)
+        return await self.api.request(method, f"{self.root}/{path}", body)
 
     async def pages(self, path: str, kind: Any, *, field: str = "", more: str = "") -> list[Any]:
         """All items of a list, which is ``field`` of each page."""
         found: list[Any] = []
-        for page in range(1, MOST_PAGES + 1):
-            told = decoded(await self.ask("GET", f"{path}?per_page={PAGE}&page={page}{more}"), kind)
-            items = getattr(told, field) if field else told
+        for page in range(1, MAX_PAGES + 1):
+            answer = decode_answer(
+                await self.request("GET", f"{path}?per_page={PAGE}&page={page}{more}"), kind
+            )
+            items = getattr(answer, field) if field else answer
             found += items
             if len(items) < PAGE:
                 break

@@ -24,28 +24,28 @@ from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import plain
 from codebutler.text.wording import one_line
 from codebutler_worker.forge import news
-from codebutler_worker.forge.api import FailedJob, Pull, PullChecks, PullComment, Service
-from codebutler_worker.forge.push import Opened, service_of
-from codebutler_worker.forge.remote import ForgeError, Remote, judged
+from codebutler_worker.forge.api import Pull, PullChecks, PullComment, Service
+from codebutler_worker.forge.push import OpenedPull, service_of
+from codebutler_worker.forge.remote import ForgeError, Remote, validate_remote
 from codebutler_worker.present.lines import visible
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import DeferredRow, PullNewsRow, PullRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso
 
-FIRST_LOOK_S, LONGEST_S, GROWTH = 15.0, 300.0, 1.5
-LONGEST_TOLD_S = 1800.0
+FIRST_PAUSE_S, MAX_PAUSE_S, GROWTH = 15.0, 300.0, 1.5
+WEBHOOK_MAX_PAUSE_S = 1800.0
 """Between two polls if the service tells us of news by a webhook."""
-TOLD_S, SOME_TOLD_S = 5.0, 30.0
+WEBHOOK_PAUSE_S, WEBHOOK_ANY_PAUSE_S = 5.0, 30.0
 """From such news to the poll: of this pull request, or of any of them. Many come at once."""
-LOOK_S = 180.0
+POLL_LIMIT_S = 180.0
 """The longest that one poll may take."""
-LOOK_AGAIN_S = 60.0
+MAX_SLEEP_S = 60.0
 """The longest sleep before checking the clock again: it may be set, and the machine may sleep."""
 STORE_RETRY_S = 5.0
-FAILURES_TOLD = 3
-MOST_NEWS = 50
+FAILURES_REPORTED = 3
+MAX_NEWS = 50
 """A hostile service may invent news forever."""
-MOST_LOGS = 3
+MAX_LOGS = 3
 NEWS_KEPT = timedelta(days=7)
 TROUBLE = "⚠️ Cannot check {link}: {why}. I will keep trying for {hours:g} hours."
 ENOUGH = "No longer following {link}: there is too much activity. Say `!pr` to follow it again."
@@ -54,7 +54,7 @@ _ANY = "SELECT EXISTS (SELECT 1 FROM pulls WHERE state = 'open')"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PollResult:
     """The result of one poll. ``logs`` are of the failed checks, redacted; ``trouble``: why it is incomplete."""
 
     pull: Pull
@@ -65,7 +65,7 @@ class Found:
 
 
 def follow(
-    uow: UnitOfWork, settings: RepoSettings, command: DeferredRow, remote: Remote, opened: Opened
+    uow: UnitOfWork, settings: RepoSettings, command: DeferredRow, remote: Remote, opened: OpenedPull
 ) -> None:
     """Follow it from now on, in the thread where the command was sent. What is already known of it is kept."""
     hours, pull = settings.config.forge.follow_hours, opened.pull
@@ -81,7 +81,7 @@ def follow(
         remote=remote.url,
         url=pull.url,
         number=pull.number,
-        next_at=iso(uow.now + timedelta(seconds=FIRST_LOOK_S)),
+        next_at=iso(uow.now + timedelta(seconds=FIRST_PAUSE_S)),
         until=iso(uow.now + timedelta(hours=hours)),
         checks=known.checks if known else "",
         told=known.told if known else "",
@@ -98,12 +98,12 @@ class PullFollower:
         self.followed = 0
         self._runtime = runtime
         self._load_changed = load_changed
-        self._longest_s = LONGEST_S
+        self._max_pause_s = MAX_PAUSE_S
 
-    async def hurry(self, numbers: Collection[int]) -> None:
+    async def poll_soon(self, numbers: Collection[int]) -> None:
         """There is news of these, none = of any: poll soon. From now on it may take longer without news."""
-        self._longest_s = LONGEST_TOLD_S
-        await self._runtime.commit(partial(hurry, numbers=numbers))
+        self._max_pause_s = WEBHOOK_MAX_PAUSE_S
+        await self._runtime.commit(partial(poll_soon, numbers=numbers))
         self._runtime.followed.set()
 
     def look(self, load: tuple[int, int, int]) -> None:
@@ -115,62 +115,61 @@ class PullFollower:
         while True:
             runtime.followed.clear()
             try:
-                next_s = await self._look_at_due()
+                next_s = await self._poll_due()
             except StoreError as error:
                 runtime.log("WRN", f"pull requests are waiting for the store: {error}")
                 next_s = STORE_RETRY_S
             await wait_for(runtime.clock, runtime.followed, next_s)
 
-    async def _look_at_due(self) -> float | None:
+    async def _poll_due(self) -> float | None:
         """Seconds until the next poll, None if there is nothing to follow."""
         runtime = self._runtime
         if not await runtime.store.exists(_ANY):
-            return self._tell([], runtime.clock.now())
+            return self._update_followed([], runtime.clock.now())
         for row in await runtime.commit(lambda uow: uow.pulls.find(state="open")):
             if row.next_at <= iso(runtime.clock.now()):
-                await self._look_at(row)
+                await self._poll_one(row)
         rows = await runtime.commit(lambda uow: uow.pulls.find(state="open"))
-        return self._tell(rows, runtime.clock.now())
+        return self._update_followed(rows, runtime.clock.now())
 
-    def _tell(self, rows: Sequence[PullRow], now: datetime) -> float | None:
+    def _update_followed(self, rows: Sequence[PullRow], now: datetime) -> float | None:
         if len(rows) != self.followed:
             self.followed = len(rows)
             self._load_changed()
         ahead = [(datetime.fromisoformat(row.next_at) - now).total_seconds() for row in rows]
-        return max(0.0, min(LOOK_AGAIN_S, *ahead)) if ahead else None
+        return max(0.0, min(MAX_SLEEP_S, *ahead)) if ahead else None
 
-    async def _look_at(self, row: PullRow) -> None:
+    async def _poll_one(self, row: PullRow) -> None:
         runtime = self._runtime
         try:
             remote = _remote_of(runtime.settings, row)
             service = service_of(runtime.settings, remote, runtime.home.root)
             if service is None:
                 raise ForgeError("no longer logged in to the service")
-            async with asyncio.timeout(LOOK_S):
-                found = await look(service, row, runtime.redactor.redact)
-            told = partial(tell, settings=runtime.settings, row=row, remote=remote, found=found,
-                           longest_s=self._longest_s)  # fmt: skip
-            await runtime.commit(told)
+            async with asyncio.timeout(POLL_LIMIT_S):
+                found = await poll(service, row, runtime.redactor.redact)
+            result = partial(report, row=row, remote=remote, found=found, max_pause_s=self._max_pause_s)
+            await runtime.commit(partial(result, settings=runtime.settings))
         except StoreError:
             raise
         except (CodeButlerError, TimeoutError) as error:
-            await self._failed(row, str(error) or "the service does not answer in time")
+            await self._on_failure(row, str(error) or "the service does not answer in time")
         except Exception as error:  # noqa: BLE001 - whatever a hostile service answers, the worker lives on
             runtime.log("ERR", f"following {row.id} broke: {runtime.redactor.redact(repr(error)[:300])}")
-            await self._failed(row, "it sent an unexpected answer")
+            await self._on_failure(row, "it sent an unexpected answer")
 
-    async def _failed(self, row: PullRow, why: str) -> None:
+    async def _on_failure(self, row: PullRow, why: str) -> None:
         runtime = self._runtime
-        shown = runtime.redactor.redact(one_line(why, 300))
-        await runtime.commit(partial(tell_trouble, settings=runtime.settings, row=row, why=shown))
-        runtime.log("WRN", f"cannot check {row.id}: {shown}")
+        reason = runtime.redactor.redact(one_line(why, 300))
+        await runtime.commit(partial(report_trouble, settings=runtime.settings, row=row, why=reason))
+        runtime.log("WRN", f"cannot check {row.id}: {reason}")
 
 
 def _remote_of(settings: RepoSettings, row: PullRow) -> Remote:
-    return judged(row.remote, Path(settings.path), settings.config.git.local_remotes)
+    return validate_remote(row.remote, Path(settings.path), settings.config.git.local_remotes)
 
 
-async def look(service: Service, row: PullRow, redact: Callable[[str], str]) -> Found:
+async def poll(service: Service, row: PullRow, redact: Callable[[str], str]) -> PollResult:
     """Everything that counts about a pull request. Raises ForgeError."""
     pull = await service.get(row.number)
     checks, trouble = PullChecks("pending"), ""
@@ -180,129 +179,131 @@ async def look(service: Service, row: PullRow, redact: Callable[[str], str]) -> 
             checks = await service.checks(pull)
         except ForgeError as error:
             trouble = str(error)
-    shown = [replace(job, name=redact(job.name)) for job in checks.failed[: news.NAMES_SHOWN]]
-    rest = [replace(job, name="", told="") for job in checks.failed[len(shown) :]]
-    checks = replace(checks, failed=(*shown, *rest))
-    if checks.state == "failed" and row.told != _key(pull, checks):
-        logs = tuple([await _log(service, job, redact) for job in checks.failed[:MOST_LOGS]])
-    seen = msgspec.json.decode(row.seen, type=dict[str, int]) if row.seen else {}
-    return Found(pull, checks, logs, _clean(await service.comments(row.number, seen), redact), trouble)
+    named = [replace(job, name=redact(job.name)) for job in checks.failed[: news.NAMES_SHOWN]]
+    unnamed = [replace(job, name="", details="") for job in checks.failed[len(named) :]]
+    checks = replace(checks, failed=(*named, *unnamed))
+    if checks.state == "failed" and row.told != _checks_key(pull, checks):
+        texts = [(await service.log(job)).decode(errors="replace") for job in checks.failed[:MAX_LOGS]]
+        logs = tuple((job.name, redact(text)) for job, text in zip(checks.failed, texts, strict=False))
+    seen_ids = msgspec.json.decode(row.seen, type=dict[str, int]) if row.seen else {}
+    return PollResult(
+        pull, checks, logs, _redact_comments(await service.comments(row.number, seen_ids), redact), trouble
+    )
 
 
-def _clean(comments: Sequence[PullComment], redact: Callable[[str], str]) -> tuple[PullComment, ...]:
+def _redact_comments(
+    comments: Sequence[PullComment], redact: Callable[[str], str]
+) -> tuple[PullComment, ...]:
     """The comments, redacted; those that are not shown count, but without their text."""
-    found, shown = [], 0
+    cleaned, shown = [], 0
     for each in comments:
         is_shown = shown < news.COMMENTS_SHOWN and bool(each.text.strip())
         shown += is_shown
         text = redact(each.text) if is_shown else "…" if each.text.strip() else ""
         author, place = (redact(each.author), redact(each.place)) if is_shown else ("", "")
-        found.append(replace(each, author=author, text=text, place=place))
-    return tuple(found)
+        cleaned.append(replace(each, author=author, text=text, place=place))
+    return tuple(cleaned)
 
 
-async def _log(service: Service, job: FailedJob, redact: Callable[[str], str]) -> tuple[str, str]:
-    return job.name, redact((await service.log(job)).decode(errors="replace"))
-
-
-def _key(pull: Pull, checks: PullChecks) -> str:
+def _checks_key(pull: Pull, checks: PullChecks) -> str:
     return f"{pull.commit[:64]} {checks.key}"
 
 
-def hurry(uow: UnitOfWork, numbers: Collection[int]) -> None:
+def poll_soon(uow: UnitOfWork, numbers: Collection[int]) -> None:
     """Poll these soon, none = all."""
-    due = iso(uow.now + timedelta(seconds=TOLD_S if numbers else SOME_TOLD_S))
+    soon_at = iso(uow.now + timedelta(seconds=WEBHOOK_PAUSE_S if numbers else WEBHOOK_ANY_PAUSE_S))
     for row in uow.pulls.find(state="open"):
-        if (not numbers or row.number in numbers) and row.next_at > due:
-            uow.pulls.add(replace(row, next_at=due), known="replace")
+        if (not numbers or row.number in numbers) and row.next_at > soon_at:
+            uow.pulls.add(replace(row, next_at=soon_at), known="replace")
 
 
-def tell(
+def report(
     uow: UnitOfWork,
     settings: RepoSettings,
     row: PullRow,
     remote: Remote,
-    found: Found,
-    longest_s: float = LONGEST_S,
+    found: PollResult,
+    max_pause_s: float = MAX_PAUSE_S,
 ) -> None:
     """Report what is new since the last poll, and record that it was reported."""
     row = uow.pulls.get(row.id) or row
-    pull, checks, link = found.pull, found.checks, news.link_to(remote, found.pull)
-    name, key = news.name_of(remote, pull), _key(pull, checks)
+    pull, checks, link = found.pull, found.checks, news.pull_link(remote, found.pull)
+    name, key = news.pull_name(remote, pull), _checks_key(pull, checks)
     # Checks of a new commit start soon, and a second look tells whether all have ended.
     before, looks = row, row.looks + 1 if key == row.checks else 0
     row = replace(row, checks=key, looks=looks, url=pull.url[:500])
     if pull.state != "open":
-        _say(uow, row, Message(markdown=ENDED[pull.state].format(link=link)))
+        _post(uow, row, Message(markdown=ENDED[pull.state].format(link=link)))
         uow.pulls.add(replace(row, state=pull.state), known="replace")
         return
     if checks.state == "failed" and row.told != key:
-        row = _say_news(uow, row, lambda news_id: news.failed(link, checks, found.logs[0][1], news_id),
+        row = _post_news(uow, row, lambda news_id: news.failed_message(link, checks, found.logs[0][1], news_id),
                         news.fix_prompt(name, pull, checks, found.logs))  # fmt: skip
         row = replace(row, told=key)
     # Checks start one after another: all known ones may have passed before the next one starts.
     if checks.state == "passed" and row.told != key and before.checks == key:
-        _say(uow, row, news.passed(link, checks))
+        _post(uow, row, news.passed_message(link, checks))
         row = replace(row, told=key, news=row.news + 1)
-    fresh = [each for each in found.comments if each.text.strip()] if row.seen else []
-    if fresh:
-        row = _say_news(uow, row, partial(news.commented, link, fresh), news.comments_prompt(name, fresh))
-    row = replace(row, seen=_seen(row, found.comments))
+    new_comments = [each for each in found.comments if each.text.strip()] if row.seen else []
+    if new_comments:
+        message = partial(news.comments_message, link, new_comments)
+        row = _post_news(uow, row, message, news.comments_prompt(name, new_comments))
+    row = replace(row, seen=_seen_ids(row, found.comments))
     if row.news > before.news:
         row = replace(row, until=iso(uow.now + timedelta(hours=settings.config.forge.follow_hours)))
     if found.trouble:
-        _keep(uow, settings, replace(row, failures=before.failures), found.trouble)
+        _schedule_next(uow, settings, replace(row, failures=before.failures), found.trouble)
         return
-    _keep(uow, settings, row, longest_s=longest_s)
+    _schedule_next(uow, settings, row, max_pause_s=max_pause_s)
 
 
-def tell_trouble(uow: UnitOfWork, settings: RepoSettings, row: PullRow, why: str) -> None:
+def report_trouble(uow: UnitOfWork, settings: RepoSettings, row: PullRow, why: str) -> None:
     """The poll failed."""
     row = uow.pulls.get(row.id) or row
-    _keep(uow, settings, replace(row, looks=row.looks + 1), why)
+    _schedule_next(uow, settings, replace(row, looks=row.looks + 1), why)
 
 
-def _keep(
-    uow: UnitOfWork, settings: RepoSettings, row: PullRow, trouble: str = "", longest_s: float = LONGEST_S
+def _schedule_next(
+    uow: UnitOfWork, settings: RepoSettings, row: PullRow, trouble: str = "", max_pause_s: float = MAX_PAUSE_S
 ) -> None:
     """Report trouble if it lasts, and set the next poll."""
     remote, hours = _remote_of(settings, row), settings.config.forge.follow_hours
-    link = news.link_to(remote, Pull(row.number, row.url))
+    link = news.pull_link(remote, Pull(row.number, row.url))
     row = replace(row, failures=row.failures + 1 if trouble else 0)
-    if row.failures == FAILURES_TOLD:
-        _say(uow, row, Message(markdown=TROUBLE.format(link=link, why=plain(visible(trouble)), hours=hours)))
+    if row.failures == FAILURES_REPORTED:
+        _post(uow, row, Message(markdown=TROUBLE.format(link=link, why=plain(visible(trouble)), hours=hours)))
         row = replace(row, news=row.news + 1)
-    if row.news >= MOST_NEWS:
-        _say(uow, row, Message(markdown=ENOUGH.format(link=link)))
+    if row.news >= MAX_NEWS:
+        _post(uow, row, Message(markdown=ENOUGH.format(link=link)))
         row = replace(row, state="left", news=0)
     elif iso(uow.now) >= row.until:
         row = replace(row, state="left")
-    pause_s = min(FIRST_LOOK_S * GROWTH ** min(row.looks, 20), longest_s)
+    pause_s = min(FIRST_PAUSE_S * GROWTH ** min(row.looks, 20), max_pause_s)
     uow.pulls.add(replace(row, next_at=iso(uow.now + timedelta(seconds=pause_s))), known="replace")
 
 
-def _say(
+def _post(
     uow: UnitOfWork, row: PullRow, message: Message, mention: PersonRef = NO_PERSON, op_id: str | None = None
 ) -> None:
     place = ThreadPlace(row.conversation, row.thread or None)
     uow.post(place, message, mention=mention, op_id=op_id, value="notice")
 
 
-def card_of(news_id: str) -> str:
+def news_operation_id(news_id: str) -> str:
     """The operation that posted the news."""
     return f"news-{news_id}"
 
 
-def _say_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], task: str) -> PullRow:
+def _post_news(uow: UnitOfWork, row: PullRow, message: Callable[[str], Message], task: str) -> PullRow:
     """Post news that a person may hand over to an agent."""
     news_id = hashlib.sha256(f"{row.id} {row.news} {uow.stamp}".encode()).hexdigest()[:24]
     uow.raw.execute("DELETE FROM pull_news WHERE created_at < ?", (iso(uow.now - NEWS_KEPT),))
     uow.pull_news.add(PullNewsRow(news_id, row.id, task, uow.stamp), known="replace")
-    _say(uow, row, message(news_id), mention=row.user_id, op_id=card_of(news_id))
+    _post(uow, row, message(news_id), mention=row.user_id, op_id=news_operation_id(news_id))
     return replace(row, news=row.news + 1)
 
 
-def _seen(row: PullRow, comments: Sequence[PullComment]) -> str:
+def _seen_ids(row: PullRow, comments: Sequence[PullComment]) -> str:
     seen = msgspec.json.decode(row.seen, type=dict[str, int]) if row.seen else {}
     for each in comments:
         seen[each.kind] = max(seen.get(each.kind, 0), each.id)

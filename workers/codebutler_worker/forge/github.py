@@ -20,16 +20,16 @@ from codebutler_worker.forge.api import (
     PullComment,
     RefusedError,
     Service,
-    bounded,
-    checks_of,
-    decoded,
+    bound_text,
+    decode_answer,
+    summarize_checks,
 )
 from codebutler_worker.forge.remote import ForgeError
 
 T = TypeVar("T")
 PASSED = frozenset({"success", "neutral", "skipped"})
-MOST_RUNS = 10
-NOT_FOR_THIS_TOKEN = 403
+MAX_RUNS = 10
+FORBIDDEN = 403
 
 
 class _Branch(Struct, frozen=True):
@@ -101,18 +101,18 @@ class GitHub(Service):
     async def find(self, branch: str) -> Pull | None:
         """The open pull request of a branch of this repository."""
         owner = self.path.partition("/")[0]
-        asked = f"pulls?state=open&head={quote(owner)}:{quote(branch, safe='')}"
-        found = await self._get(asked, list[_Pull])
+        query = f"pulls?state=open&head={quote(owner)}:{quote(branch, safe='')}"
+        found = await self._get(query, list[_Pull])
         return _pull(found[0]) if found else None
 
     async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
         """Open one."""
-        said = {"title": title, "head": branch, "base": base, "body": body}
-        return _pull(decoded(await self.ask("POST", "pulls", said), _Pull))
+        fields = {"title": title, "head": branch, "base": base, "body": body}
+        return _pull(decode_answer(await self.request("POST", "pulls", fields), _Pull))
 
     async def describe(self, number: int, body: str) -> None:
         """Replace its description."""
-        await self.ask("PATCH", f"pulls/{number}", {"body": body})
+        await self.request("PATCH", f"pulls/{number}", {"body": body})
 
     async def get(self, number: int) -> Pull:
         """Its state."""
@@ -124,27 +124,27 @@ class GitHub(Service):
         try:
             runs = await self.pages(f"commits/{commit}/check-runs", _CheckRuns, field="check_runs")
         except RefusedError as error:
-            if error.status != NOT_FOR_THIS_TOKEN:
+            if error.status != FORBIDDEN:
                 raise
             # A fine-grained personal token cannot read checks, but it can read Actions runs.
-            runs = await self._jobs(commit)
+            runs = await self._action_jobs(commit)
         statuses = (await self._get(f"commits/{commit}/status?per_page={PAGE}", _Statuses)).statuses
         pending = any(run.status != "completed" for run in runs)
-        failed = [FailedJob(run.id, bounded(run.name or "")) for run in runs if _has_failed(run)]
+        failed = [FailedJob(run.id, bound_text(run.name or "")) for run in runs if _has_failed(run)]
         failed += [
-            FailedJob(0, bounded(each.context), bounded(each.description or ""), f"status {each.id}")
+            FailedJob(0, bound_text(each.context), bound_text(each.description or ""), f"status {each.id}")
             for each in statuses
             if each.state in ("failure", "error")
         ]
         pending = pending or any(each.state == "pending" for each in statuses)
-        return checks_of(len(runs) + len(statuses), failed, pending=pending)
+        return summarize_checks(len(runs) + len(statuses), failed, pending=pending)
 
     async def log(self, job: FailedJob) -> bytes:
         """The end of a failed job's log; empty if the service has none."""
         if not job.id:
-            return job.told.encode()
+            return job.details.encode()
         try:
-            return await self.api.tail(f"{self.root}/actions/jobs/{job.id}/logs")
+            return await self.api.fetch_tail(f"{self.root}/actions/jobs/{job.id}/logs")
         except ForgeError:
             return b""  # another app's check, or a log that is kept no longer
 
@@ -154,36 +154,36 @@ class GitHub(Service):
                  "review": f"pulls/{number}/reviews"}  # fmt: skip
         found: list[PullComment] = []
         for kind, path in kinds.items():
-            told = await self.pages(path, list[_Comment])
-            found += [_comment(kind, each) for each in told if each.id > seen.get(kind, 0)]
+            answers = await self.pages(path, list[_Comment])
+            found += [_comment(kind, each) for each in answers if each.id > seen.get(kind, 0)]
         return found
 
-    async def _jobs(self, commit: str) -> list[_Run]:
+    async def _action_jobs(self, commit: str) -> list[_Run]:
         runs = (await self._get(f"actions/runs?head_sha={commit}&per_page={PAGE}", _ActionRuns)).workflow_runs
         found = [run for run in runs if not _has_failed(run)]
-        for run in [run for run in runs if _has_failed(run)][:MOST_RUNS]:
+        for run in [run for run in runs if _has_failed(run)][:MAX_RUNS]:
             jobs = (await self._get(f"actions/runs/{run.id}/jobs?per_page={PAGE}", _Jobs)).jobs
             found += jobs if any(map(_has_failed, jobs)) else [run]
         return found
 
     async def _get(self, path: str, kind: type[T]) -> T:
-        return decoded(await self.ask("GET", path), kind)
+        return decode_answer(await self.request("GET", path), kind)
 
 
 def _has_failed(run: _Run) -> bool:
     return run.status == "completed" and run.conclusion not in PASSED
 
 
-def _pull(said: _Pull) -> Pull:
-    state: Literal["open", "merged", "closed"] = "closed" if said.state == "closed" else "open"
-    state = "merged" if said.merged_at else state
-    return Pull(said.number, said.html_url, said.head.sha, state)
+def _pull(answer: _Pull) -> Pull:
+    state: Literal["open", "merged", "closed"] = "closed" if answer.state == "closed" else "open"
+    state = "merged" if answer.merged_at else state
+    return Pull(answer.number, answer.html_url, answer.head.sha, state)
 
 
-def _comment(kind: str, said: _Comment) -> PullComment:
-    place = f"{said.path}:{said.line}" if said.path and said.line else said.path or ""
-    text = said.body or ""
-    if kind == "review" and said.state in ("APPROVED", "CHANGES_REQUESTED"):
-        text = f"{said.state.replace('_', ' ').lower()}{f': {text}' if text else ''}"
-    author = said.user.login if said.user else "somebody"
-    return PullComment(kind, said.id, bounded(author), bounded(text), bounded(place))
+def _comment(kind: str, comment: _Comment) -> PullComment:
+    place = f"{comment.path}:{comment.line}" if comment.path and comment.line else comment.path or ""
+    text = comment.body or ""
+    if kind == "review" and comment.state in ("APPROVED", "CHANGES_REQUESTED"):
+        text = f"{comment.state.replace('_', ' ').lower()}{f': {text}' if text else ''}"
+    author = comment.user.login if comment.user else "somebody"
+    return PullComment(kind, comment.id, bound_text(author), bound_text(text), bound_text(place))

@@ -18,9 +18,9 @@ from codebutler_worker.forge.api import (
     PullChecks,
     PullComment,
     Service,
-    bounded,
-    checks_of,
-    decoded,
+    bound_text,
+    decode_answer,
+    summarize_checks,
 )
 from codebutler_worker.forge.remote import ForgeError
 
@@ -72,40 +72,40 @@ class GitLab(Service):
 
     async def find(self, branch: str) -> Pull | None:
         """The open merge request of a branch of this project."""
-        asked = f"merge_requests?state=opened&source_branch={quote(branch, safe='')}"
-        found = decoded(await self.ask("GET", asked), list[_Merge])
+        query = f"merge_requests?state=opened&source_branch={quote(branch, safe='')}"
+        found = decode_answer(await self.request("GET", query), list[_Merge])
         return _pull(found[0]) if found else None
 
     async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
         """Open one."""
-        said = {"title": title, "source_branch": branch, "target_branch": base, "description": body}
-        return _pull(decoded(await self.ask("POST", "merge_requests", said), _Merge))
+        fields = {"title": title, "source_branch": branch, "target_branch": base, "description": body}
+        return _pull(decode_answer(await self.request("POST", "merge_requests", fields), _Merge))
 
     async def describe(self, number: int, body: str) -> None:
         """Replace its description."""
-        await self.ask("PUT", f"merge_requests/{number}", {"description": body})
+        await self.request("PUT", f"merge_requests/{number}", {"description": body})
 
     async def get(self, number: int) -> Pull:
         """Its state."""
-        return _pull(decoded(await self.ask("GET", f"merge_requests/{number}"), _Merge))
+        return _pull(decode_answer(await self.request("GET", f"merge_requests/{number}"), _Merge))
 
     async def checks(self, pull: Pull) -> PullChecks:
         """The jobs of its newest commit; those that are allowed to fail do not count."""
         place = f"repository/commits/{quote(pull.commit, safe='')}/statuses"
         found: list[_Pipeline] = await self.pages(place, list[_Pipeline])
         failed = [
-            FailedJob(each.id, bounded(each.name), bounded(each.description or ""))
+            FailedJob(each.id, bound_text(each.name), bound_text(each.description or ""))
             for each in found
             if each.status in ("failed", "canceled") and not each.allow_failure
         ]
-        return checks_of(len(found), failed, pending=any(each.status not in ENDED for each in found))
+        return summarize_checks(len(found), failed, pending=any(each.status not in ENDED for each in found))
 
     async def log(self, job: FailedJob) -> bytes:
         """The end of a failed job's log, or what another service reported."""
         try:
-            return await self.api.tail(f"{self.root}/jobs/{job.id}/trace")
+            return await self.api.fetch_tail(f"{self.root}/jobs/{job.id}/trace")
         except ForgeError:
-            return job.told.encode()
+            return job.details.encode()
 
     async def comments(self, number: int, seen: Mapping[str, int]) -> list[PullComment]:
         """Comments after the ``seen`` one, oldest first."""
@@ -116,13 +116,13 @@ class GitLab(Service):
         return [_comment(note) for note in notes if note.id > last and not note.system]
 
 
-def _pull(said: _Merge) -> Pull:
-    state: Literal["open", "merged", "closed"] = "closed" if said.state == "closed" else "open"
-    return Pull(said.iid, said.web_url, said.sha or "", "merged" if said.state == "merged" else state)
+def _pull(answer: _Merge) -> Pull:
+    state: Literal["open", "merged", "closed"] = "closed" if answer.state == "closed" else "open"
+    return Pull(answer.iid, answer.web_url, answer.sha or "", "merged" if answer.state == "merged" else state)
 
 
 def _comment(note: _Note) -> PullComment:
     at = note.position
     place = f"{at.new_path}:{at.new_line}" if at and at.new_path and at.new_line else ""
     author = note.author.username if note.author else "somebody"
-    return PullComment("note", note.id, bounded(author), bounded(note.body or ""), bounded(place))
+    return PullComment("note", note.id, bound_text(author), bound_text(note.body or ""), bound_text(place))

@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from codebutler_worker.sandbox.process import EndedProgram
 LOCAL_S = 300.0
 REMOTE_S = 300.0
 PACK_BYTES = 4 * 2**30
-OURS, PUSHING, FETCHED, TAKEN = "refs/pushed/", "refs/pushing/", "refs/fetched/", "refs/taken/"
+PUSHED_REFS, PUSHING_REFS = "refs/pushed/", "refs/pushing/"
+FETCHED_REFS, IMPORTED_REFS = "refs/fetched/", "refs/taken/"
 REMOTE = "codebutler"
 COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
@@ -56,12 +56,12 @@ class Pack:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("xb")
-        self._left = PACK_BYTES
+        self._room_bytes = PACK_BYTES
 
     def write(self, piece: bytes) -> None:
         """Raises ForgeError if it is too large."""
-        self._left -= len(piece)
-        if self._left < 0:
+        self._room_bytes -= len(piece)
+        if self._room_bytes < 0:
             raise ForgeError(TOO_LARGE)
         self._file.write(piece)
 
@@ -86,9 +86,9 @@ class Outbound:
             await asyncio.to_thread(self._directory.mkdir, 0o700, parents=True, exist_ok=True)
             kind = "sha256" if len(commit) == 64 else "sha1"
             await self._git("init", "-q", "--bare", "--template=", f"--object-format={kind}")
-        await self._host.keep_to_owner(self._env, LOCAL_S)
+        await self._host.refuse_repo_config(self._env, LOCAL_S)
 
-    async def known(self) -> list[str]:
+    async def known_commits(self) -> list[str]:
         """The newest commits it has."""
         refs = ("for-each-ref", "--sort=-creatordate", "--count=50", "--format=%(objectname)")
         return (await self._git(*refs)).split()
@@ -99,7 +99,7 @@ class Outbound:
         place.mkdir(parents=True, exist_ok=True)
         return Pack(place / f"pack-{secrets.token_hex(20)}.pack")
 
-    async def take(self, pack: Pack, commit: str) -> None:
+    async def import_pack(self, pack: Pack, commit: str) -> None:
         """Import a pack, which must contain everything ``commit`` needs."""
         try:
             await self._git("index-pack", str(pack.path))
@@ -107,15 +107,15 @@ class Outbound:
                 raise ForgeError("git gave an unexpected answer")
             await self._git("rev-list", "--objects", "--quiet", commit, "--not", "--all")
         except ForgeError as error:
-            for left in (pack.path, pack.path.with_suffix(".idx")):
-                left.unlink(missing_ok=True)
+            for path in (pack.path, pack.path.with_suffix(".idx")):
+                path.unlink(missing_ok=True)
             if UNFOLDS in str(error):
                 raise ForgeError(TOO_LARGE) from None
             raise ForgeError(
                 f"the commits cannot be read completely ({error}): in a shallow or partial clone run "
                 "`git fetch --unshallow` or push them yourself"
             ) from None
-        await self._git("update-ref", TAKEN + commit, commit)
+        await self._git("update-ref", IMPORTED_REFS + commit, commit)
 
     async def has(self, commit: str) -> bool:
         """Whether everything is already imported."""
@@ -123,63 +123,69 @@ class Outbound:
             return False
         return (await self._run("rev-list", "--objects", "--quiet", commit, "--not", "--all")).code == 0
 
-    async def look(self, branch: str) -> RemoteState:
+    async def fetch_state(self, branch: str) -> RemoteState:
         """Query the remote, and fetch what is new on these two branches."""
-        told = await self._git("ls-remote", "--symref", "--", REMOTE, limit_s=REMOTE_S)
+        output = await self._git("ls-remote", "--symref", "--", REMOTE, limit_s=REMOTE_S)
         tips, default = {}, ""
-        for line in told.splitlines():
-            what, _, name = line.partition("\t")
-            if what.startswith("ref: refs/heads/") and name == "HEAD":
-                default = what.removeprefix("ref: refs/heads/")
-            elif COMMIT.fullmatch(what):
-                tips[name] = what
+        for line in output.splitlines():
+            value, _, name = line.partition("\t")
+            if value.startswith("ref: refs/heads/") and name == "HEAD":
+                default = value.removeprefix("ref: refs/heads/")
+            elif COMMIT.fullmatch(value):
+                tips[name] = value
         state = RemoteState(
             default, tips.get(f"refs/heads/{default}", ""), tips.get(f"refs/heads/{branch}", "")
         )
-        wanted = [
-            f"+refs/heads/{name}:{FETCHED}{named(name)}"
+        refspecs = [
+            f"+refs/heads/{name}:{FETCHED_REFS}{ref_name(name)}"
             for name, tip in ((default, state.default_tip), (branch, state.tip))
             if tip
         ]
-        if wanted:
+        if refspecs:
             quiet = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
-            await self._git("fetch", *quiet, "--", REMOTE, *dict.fromkeys(wanted), limit_s=REMOTE_S)
+            await self._git("fetch", *quiet, "--", REMOTE, *dict.fromkeys(refspecs), limit_s=REMOTE_S)
         return state
 
     async def push(self, commit: str, branch: str, tip: str, *, force: bool) -> str:
         """Push ``commit`` to ``branch``, which is at ``tip``; with ``force``, replace a branch that was created from
         here and holds nothing else. Returns the remote's page to open a pull request, "" if it names none."""
-        target, ours = f"refs/heads/{branch}", await self._at(OURS + named(branch))
-        if force and tip and ours != tip:
+        target, pushed_tip = f"refs/heads/{branch}", await self._resolve(PUSHED_REFS + ref_name(branch))
+        if force and tip and pushed_tip != tip:
             raise ForgeError(STALE_LEASE.format(branch=branch))
         lease = (f"--force-with-lease={target}:{tip}",) if force else ()
         quiet = ("--porcelain", "--no-verify", "--no-recurse-submodules", "--no-follow-tags")
-        is_ours = ours == tip  # both "": there is no such branch yet
+        is_ours = pushed_tip == tip  # both "": there is no such branch yet
         if is_ours:
-            await self._git("update-ref", PUSHING + named(branch), commit)
+            await self._git("update-ref", PUSHING_REFS + ref_name(branch), commit)
         ended = await self._run("push", *quiet, *lease, "--", REMOTE, f"{commit}:{target}", limit_s=REMOTE_S)
         if ended.code != 0:
-            told = ended.output.decode(errors="replace")
-            raise ForgeError(self._why(ended, told, branch, force=force))
+            output = ended.output.decode(errors="replace")
+            raise ForgeError(self._explain_rejection(ended, output, branch, force=force))
         if is_ours:
-            await self._git("update-ref", OURS + named(branch), commit)
-        links = [link for link in _LINK.findall(ended.stderr) if self._is_theirs(link)]
-        return links[0] if links else ""
+            await self._git("update-ref", PUSHED_REFS + ref_name(branch), commit)
+        page = f"https://{self._remote.web}/"
+        links = (link for link in _LINK.findall(ended.stderr) if link.startswith(page) and len(link) < 500)
+        return next(links, "")
 
-    async def is_there(self, commit: str, branch: str) -> None:
+    async def record_pushed(self, commit: str, branch: str) -> None:
         """The remote has it: an earlier worker may have pushed it without learning the outcome."""
-        if await self._at(PUSHING + named(branch)) == commit:
-            await self._git("update-ref", OURS + named(branch), commit)
+        if await self._resolve(PUSHING_REFS + ref_name(branch)) == commit:
+            await self._git("update-ref", PUSHED_REFS + ref_name(branch), commit)
 
-    async def _at(self, ref: str) -> str:
+    async def _resolve(self, ref: str) -> str:
         return (await self._run("rev-parse", "-q", "--verify", ref)).output.decode().strip()
 
     async def commits(self, commit: str, base: str) -> list[tuple[str, str]]:
         """(short ID, subject) of the commits of ``commit`` since ``base``, oldest first."""
-        told = await self._git(
-            "log", "--reverse", "--max-count=200", "--format=%h%x09%s", commit, *_without(base)
+        output = await self._git(
+            "log",
+            "--reverse",
+            "--max-count=200",
+            "--format=%h%x09%s",
+            commit,
+            *(("--not", base) if base else ()),
         )
-        return [(found[0], found[2]) for line in told.splitlines() if (found := line.partition("\t"))[2]]
+        return [(found[0], found[2]) for line in output.splitlines() if (found := line.partition("\t"))[2]]
 
     async def stat(self, commit: str, base: str) -> str:
         """The changes since ``base``, as git summarises them."""
@@ -188,46 +194,41 @@ class Outbound:
         plain = ("--stat=80", "--no-color", "--no-ext-diff", "--no-textconv")
         return await self._git("diff", *plain, f"{base}...{commit}", "--")
 
-    def _is_theirs(self, link: str) -> bool:
-        return link.startswith(f"https://{self._remote.web}/") and len(link) < 500
-
     async def _git(self, *words: str, limit_s: float = LOCAL_S) -> str:
         ended = await self._run(*words, limit_s=limit_s)
         if ended.code != 0:
-            raise ForgeError(_said(ended))
+            raise ForgeError(_git_error(ended))
         return ended.output.decode(errors="replace").strip()
 
     async def _run(self, *words: str, limit_s: float = LOCAL_S) -> EndedProgram:
         return await self._host.git(*words, env=self._env, cwd=self._directory, limit_s=limit_s)
 
-    def _why(self, ended: EndedProgram, told: str, branch: str, *, force: bool) -> str:
-        if "(stale info)" in told:
+    def _explain_rejection(self, ended: EndedProgram, output: str, branch: str, *, force: bool) -> str:
+        if "(stale info)" in output:
             return STALE_LEASE.format(branch=branch)
-        if "(fetch first)" in told or "(non-fast-forward)" in told:
+        if "(fetch first)" in output or "(non-fast-forward)" in output:
             return (STALE_LEASE if force else BEHIND).format(branch=branch)
-        rejected = re.search(r"^!\t.*\t\[(?:remote )?rejected\] \((.*)\)$", told, re.MULTILINE)
-        said = [line.removeprefix("remote:").strip() for line in _COUNTED.findall(ended.stderr)]
+        rejected = re.search(r"^!\t.*\t\[(?:remote )?rejected\] \((.*)\)$", output, re.MULTILINE)
+        remote_lines = [line.removeprefix("remote:").strip() for line in _COUNTED.findall(ended.stderr)]
         if rejected:
-            reason = " ".join(line for line in said if line)[-300:]
+            reason = " ".join(line for line in remote_lines if line)[-300:]
             return mask_text(
                 f"{self._remote.shown} refused it ({rejected[1]}){f': {reason}' if reason else ''}"
             )
-        return f"{self._remote.shown} did not accept it: {_said(ended)}"
+        return f"{self._remote.shown} did not accept it: {_git_error(ended)}"
 
 
-def _without(base: str) -> Sequence[str]:
-    return ("--not", base) if base else ()
-
-
-def _said(ended: EndedProgram) -> str:
+def _git_error(ended: EndedProgram) -> str:
     if ended.code is None:
         return "git took too long"
     lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
-    return mask_text(told.removeprefix("fatal: ")[:300]) or f"git ended with exit code {ended.code}"
+    error = next(
+        (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
+    )
+    return mask_text(error.removeprefix("fatal: ")[:300]) or f"git ended with exit code {ended.code}"
 
 
-def named(branch: str) -> str:
+def ref_name(branch: str) -> str:
     """The name of a branch in one of our refs, encoded so that names never collide."""
     return hashlib.sha256(branch.encode()).hexdigest()[:32]
 

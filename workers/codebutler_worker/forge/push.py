@@ -36,9 +36,9 @@ from codebutler_worker.forge.remote import (
     git_environment,
     is_branch_name,
     is_protected,
-    judged,
-    keep_out,
-    settings_in,
+    parse_settings,
+    refuse_inside,
+    validate_remote,
 )
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, talks, thread_url, words_of
@@ -73,8 +73,8 @@ NOTHING_NEW = "there is nothing to push: `{base}` on the remote already has ever
 UNCOMMITTED = " ({files} not committed: ask the agent to commit)"
 PROTECTED = "`{branch}` is protected: CodeButler never pushes to it"
 ODD_NAME = "the checked-out branch has a name that cannot be pushed: rename it"
-RUNS_TOLD = 10
-ASKED_CHARS = 500
+RUNS_DESCRIBED = 10
+PROMPT_CHARS = 500
 ANSWER_CHARS = 1_500
 STAT_CHARS = 4_000
 TITLE_CHARS = 100
@@ -96,7 +96,7 @@ class Tip:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushResult:
     """The result of a push. ``commits`` are (short ID, subject) of the branch since ``base``, the remote's default
     branch; ``link``: the page to open a pull request, "" = unknown. ``was_there``: there was nothing to send."""
 
@@ -112,10 +112,10 @@ class Pushed:
 
 async def tip_of(runtime: Runtime, conversation: str) -> Tip:
     """What is committed there now. Raises CodeButlerError."""
-    known = await asyncio.to_thread(begun, Path(runtime.settings.path), conversation)
+    worktree = await asyncio.to_thread(begun, Path(runtime.settings.path), conversation)
     git = await _git(runtime, conversation)
-    said = await git.run(TIP, known.branch if known else "")
-    commit, branch, files = [*said.output.decode(errors="replace").split("\n"), "", ""][:3]
+    status = await git.run(TIP, worktree.branch if worktree else "")
+    commit, branch, files = [*status.output.decode(errors="replace").split("\n"), "", ""][:3]
     if not COMMIT.fullmatch(commit):
         raise ForgeError(NOTHING)
     branch = branch.removeprefix("refs/heads/")
@@ -125,25 +125,27 @@ async def tip_of(runtime: Runtime, conversation: str) -> Tip:
     return Tip(commit, branch, int(files) if files.strip().isdecimal() else 0)
 
 
-async def push(runtime: Runtime, conversation: str, tip: Tip, task: str, *, force: bool = False) -> Pushed:
+async def push(
+    runtime: Runtime, conversation: str, tip: Tip, task: str, *, force: bool = False
+) -> PushResult:
     """Push ``tip``. Commits on a protected branch, or on none, go to a branch named after ``task``. Idempotent.
     Raises CodeButlerError."""
     remote = await asyncio.to_thread(remote_of, runtime)
     settings, repo = runtime.settings, Path(runtime.settings.path)
-    place = runtime.home.pushes / directory_name(settings.name, repo)
-    outbound = Outbound(place, remote, Host(repo, settings.agent_env))
+    directory = runtime.home.pushes / directory_name(settings.name, repo)
+    outbound = Outbound(directory, remote, Host(repo, settings.agent_env))
     await outbound.prepare(tip.commit)
     # Our own patterns first, then the remote, whose default branch may have any name.
     if not await outbound.has(tip.commit):
-        await _bring(await _git(runtime, conversation), outbound, tip)
+        await _import_commits(await _git(runtime, conversation), outbound, tip)
     branch, own = tip.branch, names_of(conversation, task)[0]
     protected = settings.config.git.protected
     if not branch or is_protected(branch, protected):
         branch = own
-    state = await outbound.look(branch)
+    state = await outbound.fetch_state(branch)
     if is_protected(branch, (), state.default):
         branch = own
-        state = await outbound.look(branch)
+        state = await outbound.fetch_state(branch)
     if is_protected(branch, protected, state.default):
         raise ForgeError(PROTECTED.format(branch=branch))
     commits = await outbound.commits(tip.commit, state.default_tip)
@@ -152,11 +154,11 @@ async def push(runtime: Runtime, conversation: str, tip: Tip, task: str, *, forc
         raise ForgeError(NOTHING_NEW.format(base=state.default) + files)
     link = ""
     if was_there := state.tip == tip.commit:
-        await outbound.is_there(tip.commit, branch)
+        await outbound.record_pushed(tip.commit, branch)
     else:
         link = await outbound.push(tip.commit, branch, state.tip, force=force)
     stat = await outbound.stat(tip.commit, state.default_tip)
-    return Pushed(
+    return PushResult(
         remote,
         branch,
         tip.commit,
@@ -171,11 +173,11 @@ async def push(runtime: Runtime, conversation: str, tip: Tip, task: str, *, forc
 def remote_of(runtime: Runtime) -> Remote:
     """Where the repository pushes to. Raises ForgeError. Blocking."""
     repo, section = Path(runtime.settings.path), runtime.settings.config.git
-    return judged(section.remote or configured_url(repo), repo, section.local_remotes)
+    return validate_remote(section.remote or configured_url(repo), repo, section.local_remotes)
 
 
-async def _bring(git: Git, outbound: Outbound, tip: Tip) -> None:
-    known = await outbound.known()
+async def _import_commits(git: Git, outbound: Outbound, tip: Tip) -> None:
+    known = await outbound.known_commits()
     pack = await asyncio.to_thread(outbound.pack)
     try:
         await git.run(PACK, tip.commit, *known, limit_bytes=None, record=pack.write, limit_s=PACK_S)
@@ -184,7 +186,7 @@ async def _bring(git: Git, outbound: Outbound, tip: Tip) -> None:
         raise
     finally:
         pack.close()
-    await outbound.take(pack, tip.commit)
+    await outbound.import_pack(pack, tip.commit)
 
 
 async def _git(runtime: Runtime, conversation: str) -> Git:
@@ -196,7 +198,7 @@ def _files(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedPull:
     """A pull request; ``is_new``: it did not exist before."""
 
     pull: Pull
@@ -225,9 +227,11 @@ def service_of(settings: RepoSettings, remote: Remote, place: Path) -> Service |
         url = section.api_url or f"https://{remote.web}/api/v4"
         return GitLab(TokenApi(url, headers, env), remote.path) if section.token else None
     if section.token:
-        usual = "https://api.github.com" if remote.web == "github.com" else f"https://{remote.web}/api/v3"
+        default_url = (
+            "https://api.github.com" if remote.web == "github.com" else f"https://{remote.web}/api/v3"
+        )
         headers = {"Authorization": f"Bearer {section.token}", "Accept": "application/vnd.github+json"}
-        return GitHub(TokenApi(section.api_url or usual, headers, env), remote.path)
+        return GitHub(TokenApi(section.api_url or default_url, headers, env), remote.path)
     return GitHub(GhApi(host, remote.web, place), remote.path) if host.has("gh") else None
 
 
@@ -235,153 +239,164 @@ def _is_configured(settings: RepoSettings, remote: Remote) -> bool:
     """Whether the configuration names the remote's host now: it may have named another when a pull request was opened.
     Raises ForgeError."""
     section = settings.config.git
-    named = judged(section.remote, Path(settings.path), section.local_remotes) if section.remote else None
-    return named is not None and named.web == remote.web
+    configured = (
+        validate_remote(section.remote, Path(settings.path), section.local_remotes)
+        if section.remote
+        else None
+    )
+    return configured is not None and configured.web == remote.web
 
 
-async def open_pull(runtime: Runtime, service: Service, pushed: Pushed, title: str, body: str) -> Opened:
+async def open_pull(
+    runtime: Runtime, service: Service, pushed: PushResult, title: str, body: str
+) -> OpenedPull:
     """The pull request of the pushed branch: opened if there is none, otherwise its description is updated. Raises
     ForgeError."""
-    said = runtime.redactor.redact(body)
+    description = runtime.redactor.redact(body)
     if (found := await service.find(pushed.branch)) is not None:
-        await service.describe(found.number, said)
-        return Opened(found, is_new=False)
-    pull = await service.open(pushed.branch, pushed.base, runtime.redactor.redact(title), said)
-    return Opened(pull, is_new=True)
+        await service.describe(found.number, description)
+        return OpenedPull(found, is_new=False)
+    pull = await service.open(pushed.branch, pushed.base, runtime.redactor.redact(title), description)
+    return OpenedPull(pull, is_new=True)
 
 
-def title_of(asked: str, pushed: Pushed, task: str) -> str:
+def title_of(requested: str, pushed: PushResult, task: str) -> str:
     """Its title: as requested, or from its only commit, the thread's task, or its newest commit."""
     only = pushed.commits[0][1] if len(pushed.commits) == 1 else ""
     newest = pushed.commits[-1][1] if pushed.commits else pushed.branch
-    return one_line(asked or only or task or newest, TITLE_CHARS)
+    return one_line(requested or only or task or newest, TITLE_CHARS)
 
 
-def body_of(uow: UnitOfWork, settings: RepoSettings, conversation: str, pushed: Pushed) -> str:
+def body_of(uow: UnitOfWork, settings: RepoSettings, conversation: str, pushed: PushResult) -> str:
     """The thread's prompts and answers, its checks, and what changed, as Markdown for the service."""
-    turns = uow.turns.find(newest=RUNS_TOLD, conversation=conversation)[::-1]
-    parts = _runs(uow, settings, turns) if settings.config.forge.describe else []
+    turns = uow.turns.find(newest=RUNS_DESCRIBED, conversation=conversation)[::-1]
+    parts = _run_texts(uow, settings, turns) if settings.config.forge.describe else []
     if (checks := next((turn for turn in reversed(turns) if turn.agent == CHECKS), None)) is not None:
         parts.append(f"**Checks** run by CodeButler: {'passed' if checks.state == 'done' else checks.state}")
     if pushed.stat:
-        parts.append(f"```text\n{_whole_lines(pushed.stat.replace('```', ''), STAT_CHARS)}\n```")
-    whence = thread_url(turns[0]) if turns else ""
-    parts.append(f"<sub>Opened by CodeButler{f' from [this thread]({whence})' if whence else ''}.</sub>")
+        parts.append(f"```text\n{_clip_to_lines(pushed.stat.replace('```', ''), STAT_CHARS)}\n```")
+    thread_link = thread_url(turns[0]) if turns else ""
+    parts.append(
+        f"<sub>Opened by CodeButler{f' from [this thread]({thread_link})' if thread_link else ''}.</sub>"
+    )
     return "\n\n".join(parts)
 
 
-def _runs(uow: UnitOfWork, settings: RepoSettings, turns: list[TurnRow]) -> list[str]:
-    spoken = [turn for turn in turns if talks(settings.config, turn.agent)]
-    parts = [f"> {quoted(words_of(uow, turn, ASKED_CHARS))}" for turn in spoken]
-    answers = [turn.result for turn in spoken if turn.state == "done" and turn.result]
+def _run_texts(uow: UnitOfWork, settings: RepoSettings, turns: list[TurnRow]) -> list[str]:
+    agent_turns = [turn for turn in turns if talks(settings.config, turn.agent)]
+    parts = [f"> {escape_markdown(words_of(uow, turn, PROMPT_CHARS))}" for turn in agent_turns]
+    answers = [turn.result for turn in agent_turns if turn.state == "done" and turn.result]
     if answers:
-        parts.append(harmless(_whole_lines(answers[-1], ANSWER_CHARS)))
+        parts.append(without_mentions(_clip_to_lines(answers[-1], ANSWER_CHARS)))
     return parts
 
 
-def _whole_lines(text: str, limit: int) -> str:
+def _clip_to_lines(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit].rpartition(chr(10))[0] or text[:limit]}\n…"
 
 
-def quoted(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Somebody's text, shown literally at the service."""
-    return harmless(_MARKS.sub(lambda found: f"\\{found[0]}", text))
+    return without_mentions(_MARKS.sub(lambda found: f"\\{found[0]}", text))
 
 
-def harmless(text: str) -> str:
+def without_mentions(text: str) -> str:
     """Markdown that notifies nobody there: no ``@name`` in it is a mention."""
     return text.replace("@", "@\u200b")
 
 
 SIGN_S = 60.0
-WANTED = "commit.gpgsign"
+SIGN_KEY = "commit.gpgsign"
 KEYS = r"^(commit\.gpgsign|user\.signingkey|gpg\..*)$"
 ROLES = ("author", "committer")
 OURS = ("i18n.commitEncoding", "UTF-8")
-CANNOT = (
+CANNOT_SIGN = (
     "git could not sign the commit: {why}. Make your key usable without a prompt (`ssh-add`, or gpg-agent with its "
     "passphrase), then commit again; or turn signing off with `git config --global commit.gpgSign false`"
 )
 
 
-def how_to_sign(repo: Path) -> Mapping[str, str] | None:
+def signing_settings(repo: Path) -> Mapping[str, str] | None:
     """The settings of the user we run as; None if they do not sign. ``includeIf`` counts as in ``repo``, if that is
     theirs. Blocking. Raises CodeButlerError."""
     place = repo if repo.stat().st_uid == os.geteuid() else Path("/")
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for scope in SCOPES:
         # It reads no value of the repository, and git runs nothing for it.
-        asked = ask_git(place, "config", scope, "--includes", "-z", "--show-origin", "--get-regexp", KEYS)
-        found |= settings_in(repo, asked.stdout)
-    for key, value in found.items():
+        result = ask_git(place, "config", scope, "--includes", "-z", "--show-origin", "--get-regexp", KEYS)
+        values |= parse_settings(repo, result.stdout)
+    for key, value in values.items():
         if key.endswith("program"):
-            keep_out(repo, value)
-    is_wanted = found.pop(WANTED, "").lower() in ("true", "yes", "on", "1")
-    return found if is_wanted else None
+            refuse_inside(repo, value)
+    is_wanted = values.pop(SIGN_KEY, "").lower() in ("true", "yes", "on", "1")
+    return values if is_wanted else None
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Signs with these settings (``how_to_sign``)."""
+    """Signs with these settings (``signing_settings``)."""
 
     host: Host
     settings: Mapping[str, str]
 
-    async def sign(self, made: UnsignedCommit) -> bytes:
+    async def sign(self, commit_data: UnsignedCommit) -> bytes:
         """The signed commit. Raises ForgeError."""
-        if any(len(made.lines(role)) != 1 for role in ROLES) or b"\0" in made.content:
+        if any(len(commit_data.lines(role)) != 1 for role in ROLES) or b"\0" in commit_data.content:
             raise ForgeError("git gave an unexpected answer")
         with tempfile.TemporaryDirectory(prefix="cb-sign-") as place:
-            return await self._signed(made, Path(place))
+            return await self._sign_in(commit_data, Path(place))
 
-    async def _signed(self, made: UnsignedCommit, place: Path) -> bytes:
+    async def _sign_in(self, commit_data: UnsignedCommit, place: Path) -> bytes:
         env = git_environment(place, OURS, *self.settings.items())
-        kind = "sha256" if len(made.commit) == 64 else "sha1"
+        kind = "sha256" if len(commit_data.commit) == 64 else "sha1"
         await self._git(env, "init", "-q", "--bare", "--template=", f"--object-format={kind}", str(place))
-        await self.host.keep_to_owner(env, SIGN_S)
-        objects = [("tree", made.tree), *([("commit", made.parent)] if made.parent else [])]
+        await self.host.refuse_repo_config(env, SIGN_S)
+        objects = [
+            ("tree", commit_data.tree),
+            *([("commit", commit_data.parent)] if commit_data.parent else []),
+        ]
         for type_, content in objects:
             await asyncio.to_thread((place / "object").write_bytes, content)
             await self._git(env, "hash-object", "-t", type_, "-w", "--literally", str(place / "object"))
-        await asyncio.to_thread((place / "object").write_bytes, made.content.partition(b"\n\n")[2])
-        words = ["commit-tree", "-S", "-F", str(place / "object"), *made.lines("tree")]
-        for parent in made.lines("parent"):
+        await asyncio.to_thread((place / "object").write_bytes, commit_data.content.partition(b"\n\n")[2])
+        words = ["commit-tree", "-S", "-F", str(place / "object"), *commit_data.lines("tree")]
+        for parent in commit_data.lines("parent"):
             words += ["-p", parent]
-        ended = await self._run({**env, **_people(made)}, *words)
+        ended = await self._run({**env, **_identities(commit_data)}, *words)
         if ended.code != 0:
-            raise ForgeError(CANNOT.format(why=_why(ended)))
+            raise ForgeError(CANNOT_SIGN.format(why=_reason(ended)))
         commit = ended.output.decode(errors="replace").strip()
         signed = await self._git(env, "cat-file", "commit", commit)
         if object_id("commit", signed, commit) != commit:
             signed += b"\n"  # git's output is returned without the newline at its end
-        if signed == made.content or without_signature(signed) != made.content:
-            raise ForgeError(CANNOT.format(why="it made another commit"))
+        if signed == commit_data.content or without_signature(signed) != commit_data.content:
+            raise ForgeError(CANNOT_SIGN.format(why="it made another commit"))
         return signed
 
     async def _git(self, env: Mapping[str, str], *words: str) -> bytes:
         ended = await self._run(env, *words)
         if ended.code != 0:
-            raise ForgeError(CANNOT.format(why=_why(ended)))
+            raise ForgeError(CANNOT_SIGN.format(why=_reason(ended)))
         return ended.output
 
     async def _run(self, env: Mapping[str, str], *words: str) -> EndedProgram:
         return await self.host.git(*words, env=env, cwd=Path("/"), limit_s=SIGN_S)
 
 
-def _people(made: UnsignedCommit) -> dict[str, str]:
+def _identities(commit_data: UnsignedCommit) -> dict[str, str]:
     env: dict[str, str] = {}
     for role in ROLES:
-        [said] = made.lines(role)
-        name, _, rest = said.partition(" <")
+        [identity] = commit_data.lines(role)
+        name, _, rest = identity.partition(" <")
         address, _, date = rest.partition("> ")
         who = f"GIT_{role.upper()}"
         env |= {f"{who}_NAME": name, f"{who}_EMAIL": address, f"{who}_DATE": f"@{date}"}
     return env
 
 
-def _why(ended: EndedProgram) -> str:
+def _reason(ended: EndedProgram) -> str:
     if ended.code is None:
         return "it waited for something, perhaps a passphrase"
     lines = [line.strip() for line in ended.stderr.splitlines() if line.strip() and "[GNUPG:]" not in line]
-    told = [line for line in lines if not line.startswith("fatal: failed to write commit")]
-    return one_line((told or lines or ["no reason given"])[0].removeprefix("error: ").rstrip("?"), 200)
+    reasons = [line for line in lines if not line.startswith("fatal: failed to write commit")]
+    return one_line((reasons or lines or ["no reason given"])[0].removeprefix("error: ").rstrip("?"), 200)

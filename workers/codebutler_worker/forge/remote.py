@@ -73,14 +73,14 @@ class Remote:
         return f"{place}/compare/{target}...{source}?expand=1" if self.web == "github.com" else ""
 
 
-def judged(url: str, repo: Path, local: Iterable[str]) -> Remote:
+def validate_remote(url: str, repo: Path, local: Iterable[str]) -> Remote:
     """``url`` as a URL to push to; ``local``: directories that may hold remotes on this machine, never in ``repo``
     itself. Raises ForgeError."""
     if (found := address_in(url)) is not None:
         return Remote(url, found.kind, found.host, found.path)
     if url.startswith("/") and url.isprintable():
         return _directory(url, repo, local)
-    raise ForgeError(REFUSED.format(shown=_harmless(url)))
+    raise ForgeError(REFUSED.format(shown=_display_url(url)))
 
 
 def _directory(url: str, repo: Path, local: Iterable[str]) -> Remote:
@@ -88,11 +88,11 @@ def _directory(url: str, repo: Path, local: Iterable[str]) -> Remote:
     allowed = [Path(each).expanduser().resolve() for each in local]
     inside = real.is_relative_to(checkout) or checkout.is_relative_to(real)
     if inside or not any(real.is_relative_to(each) for each in allowed):
-        raise ForgeError(LOCAL.format(shown=_harmless(url)))
+        raise ForgeError(LOCAL.format(shown=_display_url(url)))
     return Remote(str(real), "file", "", real.name.removesuffix(".git"))
 
 
-def _harmless(url: str) -> str:
+def _display_url(url: str) -> str:
     """A refused URL for an error: short, on one line, without user name and password."""
     shown = re.sub(r"(?<=://)[^/@\s]*@", "", url)
     return "".join(each if each.isprintable() else "?" for each in shown[:100]) or "nothing"
@@ -103,14 +103,14 @@ def configured_url(repo: Path) -> str:
     settings are ignored. Raises ForgeError. Blocking."""
     try:
         text = read_regular(repo, ".git/config", CONFIG_BYTES).decode(errors="replace")
-        found = _remotes(settings(text))
+        remotes = _remotes(settings(text))
     except OSError:
         raise ForgeError(NO_REMOTE) from None
     except MalformedConfigError as error:
         raise ForgeError(f"git cannot read {repo}/.git/config: {error}") from error
-    name = "origin" if "origin" in found or len(found) != 1 else next(iter(found))
-    said = found.get(name, {})
-    urls = said.get("pushurl") or said.get("url") or []
+    name = "origin" if "origin" in remotes or len(remotes) != 1 else next(iter(remotes))
+    addresses = remotes.get(name, {})
+    urls = addresses.get("pushurl") or addresses.get("url") or []
     if not urls:
         raise ForgeError(NO_REMOTE)
     if len(urls) > 1:
@@ -128,9 +128,9 @@ def has_remote(settings: RepoSettings) -> bool:
         return str(error) != NO_REMOTE
 
 
-def _remotes(found: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
+def _remotes(entries: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
     remotes: dict[str, dict[str, list[str]]] = {}
-    for key, value in found:
+    for key, value in entries:
         section, _, last = key.rpartition(".")
         if section.startswith("remote.") and last in ("url", "pushurl") and value:
             remotes.setdefault(section.removeprefix("remote."), {}).setdefault(last, []).append(value)
@@ -149,11 +149,11 @@ def is_branch_name(name: str) -> bool:
 def is_protected(branch: str, patterns: Iterable[str], default: str = "") -> bool:
     """Whether pushes to it are refused: the remote's ``default`` branch, and whatever matches the ``patterns``.
     Ignores case, as some servers' file systems do."""
-    name = _folded(branch)
-    return name == _folded(default) or any(fnmatchcase(name, _folded(each)) for each in patterns)
+    name = _fold(branch)
+    return name == _fold(default) or any(fnmatchcase(name, _fold(each)) for each in patterns)
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
@@ -178,27 +178,27 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Programs outside ``repo``. ``told``: the agents' part of the environment; its PATH and proxies apply here
+    """Programs outside ``repo``. ``agent_env``: the agents' part of the environment; its PATH and proxies apply here
     too."""
 
     repo: Path
-    told: Mapping[str, str]
+    agent_env: Mapping[str, str]
 
     def has(self, program: str) -> bool:
         """Whether it is installed."""
-        return look_up(program, path_of(self.told), self.repo) is not None
+        return look_up(program, path_of(self.agent_env), self.repo) is not None
 
     async def run(
         self, program: str, *words: str, env: Mapping[str, str], cwd: Path, limit_s: float, stdin: bytes = b""
     ) -> EndedProgram | None:
         """Run it to the end in the owner's environment plus ``env``; None if it is not installed. Raises
         ForgeError."""
-        found = look_up(program, path_of(self.told), self.repo)
+        found = look_up(program, path_of(self.agent_env), self.repo)
         if found is None:
             return None
         own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        own |= {name: value for name, value in self.told.items() if name in PROXIES}
-        own["PATH"] = trusted_path(path_of(self.told), self.repo)
+        own |= {name: value for name, value in self.agent_env.items() if name in PROXIES}
+        own["PATH"] = trusted_path(path_of(self.agent_env), self.repo)
         try:
             launch = Launch((str(found), *words), {**own, **env}, cwd)
             return await run_to_end(launch, stdin=stdin, limit_bytes=OUTPUT_BYTES, limit_s=limit_s)
@@ -212,15 +212,15 @@ class Host:
             raise ForgeError("git is not installed on this machine: install it")
         return ended
 
-    async def keep_to_owner(self, env: Mapping[str, str], limit_s: float) -> None:
+    async def refuse_repo_config(self, env: Mapping[str, str], limit_s: float) -> None:
         """Raises ForgeError if git would read configuration from the repository: the owner's may include some."""
         for scope in SCOPES:
             words = ("config", scope, "--includes", "--list", "-z", "--show-origin")
             if (ended := await self.run("git", *words, env=env, cwd=Path("/"), limit_s=limit_s)) is not None:
-                settings_in(self.repo, ended.output)
+                parse_settings(self.repo, ended.output)
 
 
-def git_environment(directory: Path, *given: tuple[str, str]) -> dict[str, str]:
+def git_environment(directory: Path, *extra: tuple[str, str]) -> dict[str, str]:
     """Variables added to the owner's environment, for git in a repository of ours: with settings that count more than
     the owner's, and nothing that asks for a password, which nobody would see."""
     env = {
@@ -230,25 +230,25 @@ def git_environment(directory: Path, *given: tuple[str, str]) -> dict[str, str]:
         "GIT_NO_REPLACE_OBJECTS": "1",
         "SSH_ASKPASS_REQUIRE": "never",
         **BOUNDED,
-        "GIT_CONFIG_COUNT": str(len(PINS) + len(given)),
+        "GIT_CONFIG_COUNT": str(len(PINS) + len(extra)),
     }
-    for at, (key, value) in enumerate((*PINS, *given)):
+    for at, (key, value) in enumerate((*PINS, *extra)):
         env |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
     return env
 
 
-def settings_in(repo: Path, output: bytes) -> list[tuple[str, str]]:
+def parse_settings(repo: Path, output: bytes) -> list[tuple[str, str]]:
     """(key, value) from what `git config -z --show-origin` prints. Raises ForgeError if any of it is from ``repo``."""
-    found = []
+    entries = []
     parts = os.fsdecode(output).split("\0")[:-1]
     for origin, entry in zip(parts[::2], parts[1::2], strict=False):
-        keep_out(repo, origin.removeprefix("file:"))
+        refuse_inside(repo, origin.removeprefix("file:"))
         key, newline, value = entry.partition("\n")
-        found.append((key, value if newline else "true"))
-    return found
+        entries.append((key, value if newline else "true"))
+    return entries
 
 
-def keep_out(repo: Path, path: str) -> None:
+def refuse_inside(repo: Path, path: str) -> None:
     """Raises ForgeError if a file that the owner's git would use is in the repository."""
     place, checkout = Path(path).expanduser(), (repo, repo.resolve())
     inside = [

@@ -98,8 +98,8 @@ async def system_resolve(host: str, port: int) -> tuple[str, ...]:
     """The answer of this machine's resolver. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     # "fe80::1%eth0": the scope is returned apart from the address, and makes it link-local.
-    told = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
-    return tuple(dict.fromkeys(told))
+    addresses = (f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found)
+    return tuple(dict.fromkeys(addresses))
 
 
 async def public_address(host: str, port: int, resolve: Resolve) -> str:
@@ -122,7 +122,18 @@ async def public_address(host: str, port: int, resolve: Resolve) -> str:
 
 MAX_URL_CHARS = 2048
 PORTS = {"http": 80, "https": 443}
-_INSIDE = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa", "onion")
+_PRIVATE_SUFFIXES = (
+    "localhost",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "home",
+    "corp",
+    "private",
+    "arpa",
+    "onion",
+)
 """Suffixes of names that are never on the public internet, such as ``metadata.google.internal``."""
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]|[^\x00-\x7f\w\-.~!$&'()*+,;=:@/?#\[\]%]")
 
@@ -148,7 +159,7 @@ class PageAddress:
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-def target(url: str, base: PageAddress | None = None) -> PageAddress:
+def parse_address(url: str, base: PageAddress | None = None) -> PageAddress:
     """Parse ``url``, relative to ``base`` for a redirect. Raises PageRefusedError."""
     if not url or len(url) > MAX_URL_CHARS:
         raise PageRefusedError(f"an address has 1 to {MAX_URL_CHARS} characters")
@@ -159,12 +170,12 @@ def target(url: str, base: PageAddress | None = None) -> PageAddress:
         )
     try:
         parts = urlsplit(urljoin(base.url, url) if base else url)
-        return _checked(parts, parts.port)
+        return _check_address(parts, parts.port)
     except ValueError as error:
         raise PageRefusedError(f"not a valid URL: {error}") from None
 
 
-def _checked(parts: SplitResult, port: int | None) -> PageAddress:
+def _check_address(parts: SplitResult, port: int | None) -> PageAddress:
     if parts.scheme not in PORTS:
         raise PageRefusedError("only http and https addresses can be fetched")
     if "@" in parts.netloc:
@@ -190,6 +201,6 @@ def _host(name: str) -> str:
     if ":" in host:
         return host  # an IPv6 address, which the resolver returns unchanged
     labels = host.split(".")
-    if len(labels) < 2 or labels[-1] in _INSIDE:
+    if len(labels) < 2 or labels[-1] in _PRIVATE_SUFFIXES:
         raise PageRefusedError(f"{host[:100]} is not a public name")
     return host

@@ -20,9 +20,9 @@ from codebutler_worker.internet.addresses import (
     PageAddress,
     PageRefusedError,
     Resolve,
+    parse_address,
     public_address,
     system_resolve,
-    target,
 )
 
 if TYPE_CHECKING:
@@ -69,37 +69,32 @@ class Internet:
 
     async def fetch(self, url: str) -> WebPage:
         """The page at ``url`` as text. Raises PageRefusedError with one line that says why not."""
-        wanted = target(url)
+        return await self._follow(url, _read_page, "the page")
+
+    async def end_of(self, url: str, kept_bytes: int, max_bytes: int) -> bytes:
+        """The last ``kept_bytes`` of what is at ``url``, whatever that is. Raises PageRefusedError."""
+        return await self._follow(url, partial(_read_end, kept_bytes=kept_bytes, max_bytes=max_bytes), "it")
+
+    async def _follow(self, url: str, read: Read[T], what: str) -> T:
+        first = address = parse_address(url)
         try:
             async with asyncio.timeout(self.total_s):
-                return await self._follow(wanted, _page)
+                for _ in range(MAX_REDIRECTS + 1):
+                    found = await self._get(address, read)
+                    if not isinstance(found, PageAddress):
+                        return found
+                    address = found
         except TimeoutError:
-            raise PageRefusedError(f"{wanted.host} did not send the page within {self.total_s:g} s") from None
-
-    async def end_of(self, url: str, keep_bytes: int, most_bytes: int) -> bytes:
-        """The last ``keep_bytes`` of what is at ``url``, whatever that is. Raises PageRefusedError."""
-        wanted = target(url)
-        try:
-            async with asyncio.timeout(self.total_s):
-                return await self._follow(wanted, partial(_end, keep_bytes=keep_bytes, most_bytes=most_bytes))
-        except TimeoutError:
-            raise PageRefusedError(f"{wanted.host} did not send it within {self.total_s:g} s") from None
-
-    async def _follow(self, wanted: PageAddress, read: Read[T]) -> T:
-        for _ in range(MAX_REDIRECTS + 1):
-            found = await self._get(wanted, read)
-            if not isinstance(found, PageAddress):
-                return found
-            wanted = found
+            raise PageRefusedError(f"{first.host} did not send {what} within {self.total_s:g} s") from None
         raise PageRefusedError(f"the page redirects more than {MAX_REDIRECTS} times")
 
-    async def _get(self, wanted: PageAddress, read: Read[T]) -> T | PageAddress:
+    async def _get(self, address: PageAddress, read: Read[T]) -> T | PageAddress:
         import httpx
 
         # Connect to the checked address; the Host header and the certificate check use the name.
-        address = await public_address(wanted.host, wanted.port, self.resolve)
-        place, port = self.dial(address, wanted.port) if self.dial else (address, wanted.port)
-        encoding = "gzip" if read is _page else "identity"
+        public_ip = await public_address(address.host, address.port, self.resolve)
+        ip, port = self.dial(public_ip, address.port) if self.dial else (public_ip, address.port)
+        encoding = "gzip" if read is _read_page else "identity"
         context = self.verify or httpx.create_ssl_context()
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=0)
         transport = httpx.AsyncHTTPTransport(verify=context, limits=limits, trust_env=False)
@@ -109,53 +104,55 @@ class Internet:
                 httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client,
                 client.stream(
                     "GET",
-                    httpx.URL(wanted.url).copy_with(host=place, port=port),
-                    headers={**_HEADERS, "Accept-Encoding": encoding, "Host": wanted.authority},
-                    extensions={"sni_hostname": wanted.host},
+                    httpx.URL(address.url).copy_with(host=ip, port=port),
+                    headers={**_HEADERS, "Accept-Encoding": encoding, "Host": address.authority},
+                    extensions={"sni_hostname": address.host},
                 ) as response,
             ):
                 location = response.headers.get("location", "")
                 if response.status_code in _REDIRECTS and location:
-                    return target(location, base=wanted)
-                return await read(response, wanted)
+                    return parse_address(location, base=address)
+                return await read(response, address)
         except httpx.TimeoutException:
-            raise PageRefusedError(f"{wanted.host} did not answer in time") from None
+            raise PageRefusedError(f"{address.host} did not answer in time") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise PageRefusedError(f"{wanted.host} cannot be reached ({type(error).__name__})") from None
+            raise PageRefusedError(f"{address.host} cannot be reached ({type(error).__name__})") from None
 
 
-async def _page(response: httpx.Response, wanted: PageAddress) -> WebPage:
+async def _read_page(response: httpx.Response, address: PageAddress) -> WebPage:
     content_type = response.headers.get("content-type", "")
-    if not readable(content_type):
-        raise PageRefusedError(f"the page is {kind_of(content_type)[:60]}, not text")
-    content, cut = await _content(response)
+    if not is_readable(content_type):
+        raise PageRefusedError(f"the page is {media_type(content_type)[:60]}, not text")
+    content, cut = await _decompress(response)
     # The library takes tenths of a second for megabytes, so it runs off the event loop.
     text = await asyncio.to_thread(text_of, content, content_type)
     return WebPage(
-        wanted.url,
+        address.url,
         response.status_code,
-        kind_of(content_type),
+        media_type(content_type),
         text[:MAX_CHARS],
         cut or len(text) > MAX_CHARS,
     )
 
 
-async def _end(response: httpx.Response, wanted: PageAddress, *, keep_bytes: int, most_bytes: int) -> bytes:
+async def _read_end(
+    response: httpx.Response, address: PageAddress, *, kept_bytes: int, max_bytes: int
+) -> bytes:
     if response.status_code >= 300:
-        raise PageRefusedError(f"{wanted.host} refused ({response.status_code})")
+        raise PageRefusedError(f"{address.host} refused ({response.status_code})")
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
-        raise PageRefusedError(f"{wanted.host} sent it compressed")
+        raise PageRefusedError(f"{address.host} sent it compressed")
     found, sent = bytearray(), 0
     async for piece in response.aiter_raw(_PIECE):
         found += piece
         sent += len(piece)
-        if sent > most_bytes:
+        if sent > max_bytes:
             raise PageRefusedError("it is too long")
-        del found[:-keep_bytes]
+        del found[:-kept_bytes]
     return bytes(found)
 
 
-async def _content(response: httpx.Response) -> tuple[bytes, bool]:
+async def _decompress(response: httpx.Response) -> tuple[bytes, bool]:
     """Decompressed here in bounded pieces: httpx would decompress each piece whole, up to a thousand times its size."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
@@ -176,41 +173,41 @@ async def _content(response: httpx.Response) -> tuple[bytes, bool]:
 # A server's content as text for a model: which types and encodings can be read, and without markup. Pure.
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
-_TEXTUAL = re.compile(
+_CHARACTER_SET = re.compile(
     r"utf-?(8|16|32)\b|us-?ascii|ascii|iso-?8859|latin|windows-12|cp(12|8|9)|koi8|shift_?jis|euc|gb|big5|iso2022|mac",
     re.IGNORECASE,
 )
 """Python has codecs that are not character sets, and some that take minutes on a hostile input."""
 _HTML = ("text/html", "application/xhtml+xml")
-_PLAIN = re.compile(r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml|toml|javascript|x-sh)")
+_TEXT_TYPES = re.compile(r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml|toml|javascript|x-sh)")
 _BLANKS = re.compile(r"\n{3,}")
-_DATA = re.compile(r"\(data:[^)\s]{100,}\)")
+_DATA_URL = re.compile(r"\(data:[^)\s]{100,}\)")
 
 
-def readable(content_type: str) -> bool:
+def is_readable(content_type: str) -> bool:
     """Whether a model can read this type (a Content-Type header); no type counts as HTML."""
-    kind = kind_of(content_type)
-    return not kind or kind in _HTML or _PLAIN.fullmatch(kind) is not None
+    kind = media_type(content_type)
+    return not kind or kind in _HTML or _TEXT_TYPES.fullmatch(kind) is not None
 
 
-def kind_of(content_type: str) -> str:
+def media_type(content_type: str) -> str:
     """The type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def text_of(content: bytes, content_type: str) -> str:
     """The content as text, HTML as Markdown. Raises PageRefusedError if it cannot be read."""
-    text = _decoded(content, content_type)
-    if kind_of(content_type) in (*_HTML, "") and "<" in text:
+    text = _decode(content, content_type)
+    if media_type(content_type) in (*_HTML, "") and "<" in text:
         text = _markdown(text)
-    return _BLANKS.sub("\n\n", _DATA.sub("(data)", text.replace("\x00", ""))).strip()
+    return _BLANKS.sub("\n\n", _DATA_URL.sub("(data)", text.replace("\x00", ""))).strip()
 
 
-def _decoded(content: bytes, content_type: str) -> str:
-    named = re.search(r"charset\s*=\s*\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
-    inside = _CHARSET.search(content[:2048])
-    charset = named[1] if named else inside[1].decode() if inside else "utf-8"
-    if not _TEXTUAL.match(charset):
+def _decode(content: bytes, content_type: str) -> str:
+    in_header = re.search(r"charset\s*=\s*\"?([\w.:-]{1,40})", content_type, re.IGNORECASE)
+    in_content = _CHARSET.search(content[:2048])
+    charset = in_header[1] if in_header else in_content[1].decode() if in_content else "utf-8"
+    if not _CHARACTER_SET.match(charset):
         charset = "utf-8"
     try:
         return codecs.lookup(charset).decode(content, "replace")[0]

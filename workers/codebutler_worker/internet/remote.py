@@ -105,10 +105,10 @@ async def _read_at_most(response: httpx.Response, limit_bytes: int) -> bytes | N
 
 def _detail(body: bytes) -> str:
     try:
-        told = msgspec.json.decode(body)
+        answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError):
         return ""
-    error = told.get("error") if isinstance(told, dict) else None
+    error = answer.get("error") if isinstance(answer, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return f": {' '.join(message.split())[:DETAIL_CHARS]}" if isinstance(message, str) else ""
 
@@ -116,7 +116,7 @@ def _detail(body: bytes) -> str:
 # Searching the web with Tavily. Source: Tavily API reference, ``POST /search``.
 
 SEARCH_S = 60.0
-MAX_FOUND_BYTES = 2 * 2**20
+MAX_RESULTS_BYTES = 2 * 2**20
 CONTENT_CHARS = 1500
 
 
@@ -128,7 +128,7 @@ class Hit(msgspec.Struct, frozen=True):
     content: str = ""
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _SearchResults(msgspec.Struct, frozen=True):
     results: tuple[Hit, ...] = ()
 
 
@@ -144,23 +144,23 @@ class WebSearch:
         """Whether the service is configured."""
         return bool(self.settings.api_key) or self.settings.base_url != TavilySection().base_url
 
-    async def search(self, query: str, depth: Literal["basic", "advanced"], most: int) -> tuple[Hit, ...]:
+    async def search(self, query: str, depth: Literal["basic", "advanced"], limit: int) -> tuple[Hit, ...]:
         """The best pages, best first, with shortened texts. Raises RemoteError."""
         if not self.available:
             raise RemoteError("web_search needs a key: set tavily.apiKey (or TAVILY_API_KEY)")
         settings = self.settings
         remote = WebService(
-            "Tavily", "tavily", settings.base_url, settings.api_key, self.env, MAX_FOUND_BYTES
+            "Tavily", "tavily", settings.base_url, settings.api_key, self.env, MAX_RESULTS_BYTES
         )
-        body = {"query": query, "search_depth": depth, "max_results": most, "include_answer": False}
-        found = await remote.post("search", SEARCH_S, _Found, "search results", json=body)
+        body = {"query": query, "search_depth": depth, "max_results": limit, "include_answer": False}
+        found = await remote.post("search", SEARCH_S, _SearchResults, "search results", json=body)
         return tuple(
             Hit(
                 " ".join(hit.title.split())[:200],
                 "".join(hit.url.split())[:2048],
                 hit.content[:CONTENT_CHARS],
             )
-            for hit in found.results[:most]
+            for hit in found.results[:limit]
         )
 
 

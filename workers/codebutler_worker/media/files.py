@@ -45,7 +45,7 @@ THREAD_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedFile:
     """A file's content and what the chat knows about it, or the text of a voice clip."""
 
     content: bytes = b""
@@ -58,7 +58,7 @@ class NotFetchedError(Exception):
 
 
 @dataclass(slots=True)
-class _Coming:
+class _PendingFetch:
     result: asyncio.Future[Any]
     pieces: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
@@ -70,56 +70,60 @@ class Fetcher:
     def __init__(self, send: Callable[[object], None], clock: Clock) -> None:
         self._send = send
         self._clock = clock
-        self._coming: dict[str, _Coming] = {}
+        self._pending: dict[str, _PendingFetch] = {}
 
-    async def fetch(self, file_id: str) -> Fetched:
+    async def fetch(self, file_id: str) -> FetchedFile:
         """Raises NotFetchedError, also after three minutes."""
-        found: Fetched | None = await self._asked(Fetch(request_id=uuid4().hex, file_id=file_id), FETCH_S)
+        found: FetchedFile | None = await self._request(
+            Fetch(request_id=uuid4().hex, file_id=file_id), FETCH_S
+        )
         if found is None:
             raise NotFetchedError("timeout")
         return found
 
     async def read(self, thread: MessageRef, before: MessageRef) -> ThreadFetched:
         """The thread's messages before that one; ``code`` says why there are none, also after 20 seconds."""
-        asked = FetchThread(request_id=uuid4().hex, thread=thread, before=before)
-        return await self._asked(asked, THREAD_S) or ThreadFetched(
-            request_id=asked.request_id, code="timeout"
+        request = FetchThread(request_id=uuid4().hex, thread=thread, before=before)
+        return await self._request(request, THREAD_S) or ThreadFetched(
+            request_id=request.request_id, code="timeout"
         )
 
-    async def _asked(self, request: Fetch | FetchThread, limit_s: float) -> Any:
+    async def _request(self, request: Fetch | FetchThread, limit_s: float) -> Any:
         """The answer; None if there is none in time."""
-        coming = self._coming[request.request_id] = _Coming(asyncio.get_running_loop().create_future())
+        pending = self._pending[request.request_id] = _PendingFetch(
+            asyncio.get_running_loop().create_future()
+        )
         self._send(request)
         try:
-            in_time = await settled_within(self._clock, coming.result, limit_s)
-            return coming.result.result() if in_time else None
+            in_time = await settled_within(self._clock, pending.result, limit_s)
+            return pending.result.result() if in_time else None
         finally:
-            del self._coming[request.request_id]
+            del self._pending[request.request_id]
 
     def take(self, message: FileChunk | FileTranscript | FetchFailed | ThreadFetched) -> None:
         """Handle the parent's answer, or a part of it; dropped if nobody is waiting for it any more."""
-        coming = self._coming.get(message.request_id)
-        if coming is None or coming.result.done():
+        pending = self._pending.get(message.request_id)
+        if pending is None or pending.result.done():
             return
         match message:
             case ThreadFetched():
-                coming.result.set_result(message)
+                pending.result.set_result(message)
             case FetchFailed(code=code):
-                self._fail(coming, code)
+                self._fail(pending, code)
             case FileTranscript(text=text):
-                coming.result.set_result(Fetched(transcript=text))
+                pending.result.set_result(FetchedFile(transcript=text))
             case FileChunk(data=data, last=last, file=file):
-                coming.size_bytes += len(data)
-                coming.pieces.append(data)
-                if coming.size_bytes > MAX_FETCH_BYTES:
-                    self._fail(coming, "too_large")
+                pending.size_bytes += len(data)
+                pending.pieces.append(data)
+                if pending.size_bytes > MAX_FETCH_BYTES:
+                    self._fail(pending, "too_large")
                 elif last:
-                    coming.result.set_result(Fetched(b"".join(coming.pieces), file=file))
+                    pending.result.set_result(FetchedFile(b"".join(pending.pieces), file=file))
 
-    def _fail(self, coming: _Coming, code: str) -> None:
-        coming.pieces.clear()
-        coming.result.set_exception(NotFetchedError(code))
-        coming.result.exception()  # mark as retrieved: the waiting task may have been cancelled
+    def _fail(self, pending: _PendingFetch, code: str) -> None:
+        pending.pieces.clear()
+        pending.result.set_exception(NotFetchedError(code))
+        pending.result.exception()  # mark as retrieved: the waiting task may have been cancelled
 
 
 FILES = f"{STATE_DIR}/files"
@@ -158,10 +162,10 @@ def save_file(repo: Path, directory: str, name: str, content: bytes) -> str:
 def forget_files(repo: Path, before_s: float) -> int:
     """Remove the files in FILES and IMAGES last modified before ``before_s`` (seconds since the epoch); returns how
     many. Files that cannot be removed stay."""
-    return sum(_forget(repo, directory, before_s) for directory in SHARED)
+    return sum(_forget_in(repo, directory, before_s) for directory in SHARED)
 
 
-def _forget(repo: Path, directory: str, before_s: float) -> int:
+def _forget_in(repo: Path, directory: str, before_s: float) -> int:
     try:
         at = open_beneath(repo, directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -187,7 +191,7 @@ def load_file(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[st
     of either kind, pipes, devices, directories and files over MAX_SENT_BYTES; FileNotFoundError and other OSError as
     open(2).
     """
-    relative = _below(repo, path)
+    relative = _relative_path(repo, path)
     _refuse_private(repo, relative, private)
     with regular_file(repo, relative) as file:
         if os.fstat(file.fileno()).st_nlink > 1:
@@ -199,13 +203,13 @@ def load_file(repo: Path, path: str, private: Collection[Path] = ()) -> tuple[st
     return PurePosixPath(relative).name, content
 
 
-def _below(repo: Path, path: str) -> str:
-    asked = PurePosixPath(path)
-    if asked.is_absolute():
-        if not asked.is_relative_to(repo):
+def _relative_path(repo: Path, path: str) -> str:
+    pure = PurePosixPath(path)
+    if pure.is_absolute():
+        if not pure.is_relative_to(repo):
             raise UnsafePathError(errno.EXDEV, "outside the repository", path)
-        asked = asked.relative_to(repo)
-    parts = [part for part in asked.parts if part != "."]
+        pure = pure.relative_to(repo)
+    parts = [part for part in pure.parts if part != "."]
     if not parts or ".." in parts or any(not part.isprintable() for part in parts):
         raise UnsafePathError(errno.EXDEV, "not a path below the repository", path)
     return "/".join(parts)
@@ -213,13 +217,13 @@ def _below(repo: Path, path: str) -> str:
 
 def _refuse_private(repo: Path, relative: str, private: Collection[Path]) -> None:
     """By identity, not by name: a file system may not distinguish ``.codebutler`` and ``.CodeButler``."""
-    forbidden = {_identity(repo, STATE_DIR), _identity(repo, ".git"), *map(_of_path, private)} - {None}
+    forbidden = {_identity(repo, STATE_DIR), _identity(repo, ".git"), *map(_path_identity, private)} - {None}
     allowed = {_identity(repo, shared) for shared in SHARED} - {None}
     steps = [str(step) for step in reversed(PurePosixPath(relative).parents) if str(step) != "."]
-    found = [_identity(repo, step) for step in [*steps, relative]]
+    identities = [_identity(repo, step) for step in [*steps, relative]]
     # Shared directories are inside private ones, so only a private one further down the path forbids access.
-    last_allowed = max((place for place, step in enumerate(found) if step in allowed), default=-1)
-    if any(step in forbidden for step in found[last_allowed + 1 :]):
+    last_allowed = max((place for place, step in enumerate(identities) if step in allowed), default=-1)
+    if any(step in forbidden for step in identities[last_allowed + 1 :]):
         raise UnsafePathError(errno.EACCES, "private", relative)
 
 
@@ -230,7 +234,7 @@ def _identity(repo: Path, relative: str) -> Identity | None:
     return None
 
 
-def _of_path(path: Path) -> Identity | None:
+def _path_identity(path: Path) -> Identity | None:
     try:
         found = path.stat()
     except OSError:
@@ -260,7 +264,7 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"\x1aE\xdf\xa3", "audio"),  # Matroska and WebM
 )
 # In RIFF and ISO media files the type follows a length.
-_BOXED: tuple[tuple[bytes, bytes, Kind], ...] = (
+_BOXED_MAGIC: tuple[tuple[bytes, bytes, Kind], ...] = (
     (b"RIFF", b"WEBP", "image"),
     (b"RIFF", b"WAVE", "audio"),
 )
@@ -283,7 +287,7 @@ def kind_of(content: bytes) -> Kind:
     for magic, kind in _MAGIC:
         if content.startswith(magic):
             return kind
-    for outer, inner, kind in _BOXED:
+    for outer, inner, kind in _BOXED_MAGIC:
         if content.startswith(outer) and content[8:12] == inner:
             return kind
     if content[4:8] == b"ftyp":
@@ -314,7 +318,7 @@ def audio_name(name: str, mimetype: str) -> str:
     return f"{PurePosixPath(safe).stem}{_AUDIO_ENDINGS.get(mimetype.lower(), '.m4a')}"
 
 
-def size(size_bytes: int) -> str:
+def format_size(size_bytes: int) -> str:
     """``900 B``, ``12 kB``, ``3.4 MB``, ``5.0 GB``."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
@@ -336,13 +340,9 @@ def _is_text(content: bytes) -> bool:
         if len(head) < SNIFF_BYTES or error.start < len(head) - 3:
             return _is_latin(head)
         text = head[: error.start].decode("utf-8")
-    return _printable(text)
+    return all(unicodedata.category(char) != "Cc" or char in _TEXT_CONTROLS for char in text)
 
 
 def _is_latin(head: bytes) -> bool:
     """Whether it is an old one-byte encoding, which can only be told by its control characters."""
     return all(byte >= 0x20 or chr(byte) in _TEXT_CONTROLS for byte in head)
-
-
-def _printable(text: str) -> bool:
-    return all(unicodedata.category(char) != "Cc" or char in _TEXT_CONTROLS for char in text)

@@ -15,7 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from codebutler.config.memory import FactChange, MemoryFile, apply, clean, facts_of, holds_secret, suspicion
+from codebutler.config.memory import (
+    FactChange,
+    MemoryFile,
+    apply_changes,
+    clean_fact,
+    facts_of,
+    holds_secret,
+    suspicion,
+)
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
 from codebutler.domain.errors import CodeButlerError
@@ -51,7 +59,7 @@ COMMAND = "memory"
 LEARNED = "learned"
 """Argument of a deferred command that no person asked for, so nobody gets an answer."""
 ASKED = "asked"
-KEPT = "kept:"
+DECIDED_ON = "kept:"
 """In the argument of a deferred command, it precedes the ref of the card on which a person decided; their name comes
 last."""
 FULL = "the memory is full, or has changed since. `!memory forget N` makes room."
@@ -61,7 +69,7 @@ MAX_FACTS = 100
 MAX_KEY_CHARS = 64
 
 
-def encoded(changes: Sequence[FactChange]) -> str:
+def encode_changes(changes: Sequence[FactChange]) -> str:
     """Changes as stored in a row."""
     return msgspec.json.encode([(change.old, change.new) for change in changes]).decode()
 
@@ -73,7 +81,7 @@ def changes_of(row: MemoryChangeRow) -> tuple[FactChange, ...]:
     )
 
 
-def learn(
+def record_learned(
     uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
     """Store what a model has learned from ``row``'s conversation; returns the commands to carry out.
@@ -81,24 +89,26 @@ def learn(
     With ``ask``, a card in the thread asks first. A fact that reads like an instruction always gets a card, and its own
     one.
     """
-    odd = [change for change in changes if suspicion(change.new)]
-    fit = [change for change in changes if change not in odd]
+    suspicious = [change for change in changes if suspicion(change.new)]
+    harmless = [change for change in changes if change not in suspicious]
     place = ThreadPlace(row.conversation, row.thread or None)
-    for doubtful in (fit if ask else [], odd):
-        if doubtful:
+    for batch in (harmless if ask else [], suspicious):
+        if batch:
             change_id = uuid.uuid4().hex
-            op_id = uow.post(place, card(change_id, doubtful))
+            op_id = uow.post(place, card(change_id, batch))
             uow.memories.add(
-                replace(row, id=change_id, changes=encoded(doubtful), state="proposed", message_op_id=op_id)
+                replace(
+                    row, id=change_id, changes=encode_changes(batch), state="proposed", message_op_id=op_id
+                )
             )
-    if ask or not fit:
+    if ask or not harmless:
         return []
-    uow.memories.add(replace(row, changes=encoded(fit), state="wanted"))
-    _credit(uow, row, fit)
-    return [_deferred(uow, place, row, LEARNED)]
+    uow.memories.add(replace(row, changes=encode_changes(harmless), state="wanted"))
+    _record_origins(uow, row, harmless)
+    return [_defer(uow, place, row, LEARNED)]
 
 
-def want(
+def request_change(
     uow: UnitOfWork,
     place: ThreadPlace,
     channel_id: ConversationRef,
@@ -111,14 +121,14 @@ def want(
         conversation=place.conversation,
         channel_id=channel_id,
         thread=place.thread or NOWHERE,
-        changes=encoded(changes),
+        changes=encode_changes(changes),
         created_at=uow.stamp,
         state="wanted",
         user_id=user,
     )
     uow.memories.add(row)
-    _credit(uow, row, changes)
-    return _deferred(uow, place, row, ASKED)
+    _record_origins(uow, row, changes)
+    return _defer(uow, place, row, ASKED)
 
 
 def decide(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
@@ -129,16 +139,16 @@ def decide(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
     place = ThreadPlace(row.conversation, row.thread or None)
     decision = may(admitted(event.user), "remember", using(config, event.channel, config.agent.default))
     if not decision.allowed:
-        uow.post(place, decision.told)
+        uow.post(place, decision.message)
         return Todo().logged("WRN", f"{event.user} may not decide about the memory")
     if row.state != "proposed":
         return Todo()  # the card already shows the outcome
     if event.action_id == KEEP_ACTION:
         uow.memories.update(row.id, state="wanted")
-        _credit(uow, row, changes_of(row))
+        _record_origins(uow, row, changes_of(row))
         # The card says so when it is written.
-        kept = _deferred(uow, place, row, f"{KEPT}{event.message}", event.user, event.user_name)
-        return Todo(deferred=(kept,)).logged("MEM", f"{event.user} kept what was learned")
+        command = _defer(uow, place, row, f"{DECIDED_ON}{event.message}", event.user, event.user_name)
+        return Todo(deferred=(command,)).logged("MEM", f"{event.user} kept what was learned")
     uow.memories.update(row.id, state="dropped")
     verdict = f"🗑️ Dropped by {person(event.user, event.user_name)}."
     uow.edit_ref(place, event.message, decided_card(changes_of(row), verdict))
@@ -148,7 +158,7 @@ def decide(uow: UnitOfWork, config: Config, event: ButtonClicked) -> Todo:
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """Write a wanted change to the file, then mark it as done and tell the person who wanted it. Raises CodeButlerError
     if the file cannot be written."""
-    how, _, rest = command.argument.partition(" ")
+    origin, _, rest = command.argument.partition(" ")
     change_id, _, name = rest.partition(" ")
     row = await runtime.commit(lambda uow: uow.memories.get(change_id))
     if row is None or row.state not in ("wanted", "made"):
@@ -159,43 +169,43 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
             changes = await _write(runtime, changes)
         except CodeButlerError:
             # The card still has its buttons; other requests can be made again.
-            state: ChangeState = "proposed" if how.startswith(KEPT) else "dropped"
+            state: ChangeState = "proposed" if origin.startswith(DECIDED_ON) else "dropped"
             await runtime.commit(lambda uow: uow.memories.update(change_id, state=state))
             raise
-        card = MessageRef(how.removeprefix(KEPT) if how.startswith(KEPT) else "")
+        card = MessageRef(origin.removeprefix(DECIDED_ON) if origin.startswith(DECIDED_ON) else "")
         by = person(command.user_id, name)
-        await runtime.commit(partial(_made, row=row, changes=changes, card=card, by=by))
-        if how == ASKED:
+        await runtime.commit(partial(_mark_made, row=row, changes=changes, card=card, by=by))
+        if origin == ASKED:
             for change in changes:
                 runtime.log("MEM", logged(row.user_id, change))
-    return CommandReply((said(made_text(changes)),) if how == ASKED else ())
+    return CommandReply((said(made_text(changes)),) if origin == ASKED else ())
 
 
 async def _write(runtime: Runtime, changes: Sequence[FactChange]) -> tuple[FactChange, ...]:
     """The changes that hold afterwards, including those that an earlier run of this worker has written."""
     file = MemoryFile(Path(runtime.settings.path))
     # People take back lines exactly as they are in the file; a model's were cleaned when they were learned.
-    applied = await asyncio.to_thread(file.change, partial(apply, changes, verbatim=True))
+    applied = await asyncio.to_thread(file.change, partial(apply_changes, changes, verbatim=True))
     for change, why in applied.refused:
         runtime.log("DBG", f"not remembered ({why}): {change.new or change.old}")
     facts = set(facts_of(applied.text))
-    return tuple(change for change in changes if _holds(change, facts))
+    return tuple(change for change in changes if _is_in_effect(change, facts))
 
 
-def _made(
+def _mark_made(
     uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange], card: MessageRef, by: str
 ) -> None:
-    uow.memories.update(row.id, state="made", changes=encoded(changes))
+    uow.memories.update(row.id, state="made", changes=encode_changes(changes))
     if card:
-        fits = len(changes) == len(changes_of(row))
-        verdict = f"✅ Kept by {by}." if fits else f"⚠️ Kept by {by}, as far as it fits: {FULL}"
+        is_complete = len(changes) == len(changes_of(row))
+        verdict = f"✅ Kept by {by}." if is_complete else f"⚠️ Kept by {by}, as far as it fits: {FULL}"
         card_place = ThreadPlace(row.conversation, row.thread or None)
         uow.edit_ref(card_place, card, decided_card(changes, verdict))
-    gone = {change.old for change in changes if change.old} - {change.new for change in changes}
-    uow.memory_lines.delete(line=tuple(gone))
+    removed_lines = {change.old for change in changes if change.old} - {change.new for change in changes}
+    uow.memory_lines.delete(line=tuple(removed_lines))
 
 
-def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange]) -> None:
+def _record_origins(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange]) -> None:
     """Record where the new facts come from before they are written: people who see one in the file may ask."""
     known = {row.line for row in uow.memory_lines.find()}
     for change in changes:
@@ -206,24 +216,24 @@ def _credit(uow: UnitOfWork, row: MemoryChangeRow, changes: Sequence[FactChange]
             uow.memory_lines.add(line, known="replace")
 
 
-def _holds(change: FactChange, facts: set[str]) -> bool:
+def _is_in_effect(change: FactChange, facts: set[str]) -> bool:
     return (
         bool(change.old or change.new) and change.old not in facts and (not change.new or change.new in facts)
     )
 
 
-def _deferred(
+def _defer(
     uow: UnitOfWork,
     place: ThreadPlace,
     row: MemoryChangeRow,
-    how: str,
+    origin: str,
     user: PersonRef = NO_PERSON,
     name: str = "",
 ) -> DeferredRow:
     command = DeferredRow(
         id=uuid.uuid4().hex,
         name=COMMAND,
-        argument=f"{how} {row.id} {name}".strip(),
+        argument=f"{origin} {row.id} {name}".strip(),
         conversation=place.conversation,
         thread=place.thread,
         user_id=user or row.user_id,
@@ -254,19 +264,19 @@ class TurnNotes:
             thread=self.turn.thread,
             updated_at="",
         )
-        if not await self.runtime.commit(partial(_put, row=row)):
+        if not await self.runtime.commit(partial(_store_fact, row=row)):
             raise ToolError(f"{MAX_FACTS} facts are kept already: forget one first")
         self.runtime.log("MEM", f'{self.turn.agent}: remember "{one_line(f"{name}: {fact}", 200)}"')
         return f"{name}: {fact}"
 
     async def forget(self, key: str, *, for_person: bool) -> bool:
         """Delete a fact; False if there was none."""
-        name = clean(key)[:MAX_KEY_CHARS]
+        name = clean_fact(key)[:MAX_KEY_CHARS]
         scope = self._scope(for_person=for_person)
-        gone = await self.runtime.commit(lambda uow: uow.facts.delete(scope=scope, key=name)) > 0
-        if gone:
+        existed = await self.runtime.commit(lambda uow: uow.facts.delete(scope=scope, key=name)) > 0
+        if existed:
             self.runtime.log("MEM", f'{self.turn.agent}: forget "{one_line(name, 200)}"')
-        return gone
+        return existed
 
     def _scope(self, *, for_person: bool) -> str:
         return self.turn.user_id if for_person and self.turn.user_id else REPO_SCOPE
@@ -274,7 +284,7 @@ class TurnNotes:
 
 def fact_of(key: str, value: str) -> tuple[str, str]:
     """(name, fact) cleaned for storage, one plain line each. Pure. Raises ToolError."""
-    name, fact = clean(key), clean(value)
+    name, fact = clean_fact(key), clean_fact(value)
     if not name or not fact or len(name) > MAX_KEY_CHARS:
         raise ToolError(f"give a name of 1 to {MAX_KEY_CHARS} characters, and a fact of one line")
     if words := suspicion(name) or suspicion(fact):
@@ -285,7 +295,7 @@ def fact_of(key: str, value: str) -> tuple[str, str]:
     return name, fact
 
 
-def _put(uow: UnitOfWork, row: FactRow) -> bool:
+def _store_fact(uow: UnitOfWork, row: FactRow) -> bool:
     facts = uow.facts
     if facts.get(row.scope, key=row.key) is None and len(facts.find(scope=row.scope)) >= MAX_FACTS:
         return False

@@ -16,7 +16,7 @@ from codebutler.config.memory import (
     FULL_SHARE,
     FactChange,
     MemoryFile,
-    apply,
+    apply_changes,
     holds_secret,
     is_full,
     suspicion,
@@ -27,7 +27,7 @@ from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.agents.native.model import ModelRequest, SystemMessage, UserMessage
-from codebutler_worker.memory.keeping import encoded, learn
+from codebutler_worker.memory.keeping import encode_changes, record_learned
 from codebutler_worker.present.cards import logged
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED
@@ -41,12 +41,12 @@ from codebutler.domain.clock import zone_of
 from codebutler_worker.runtime.budget import WHEN, BudgetLine, end_of, used_today, used_up
 from codebutler_worker.store.rows import BudgetAccount, ExpenseRow
 
-LOOKED_BACK = timedelta(hours=24)
+MAX_AGE = timedelta(hours=24)
 """Older conversations are skipped: turning the memory on today does not review last year."""
 PURPOSE = "(memory)"
 """Takes the place of a job's name in the usage records."""
-ANSWER_S = 300.0
-AGAIN_S = 300.0
+MODEL_LIMIT_S = 300.0
+RETRY_S = 300.0
 MAX_ATTEMPTS = 3
 FINAL = frozenset({"auth", "quota", "too_long", "refused"})
 """Model errors (``ModelError``) that asking again does not fix."""
@@ -59,8 +59,8 @@ SELECT EXISTS (
 """
 """Run directly in SQLite at the start: see ``Store.exists``."""
 
-Start = Callable[[Iterable[DeferredRow]], None]
-Asks = Callable[[str, str], Awaitable[str]]
+StartCommands = Callable[[Iterable[DeferredRow]], None]
+AskModel = Callable[[str, str], Awaitable[str]]
 """Orders and a question to the model's answer."""
 
 
@@ -81,7 +81,7 @@ def model_of(settings: RepoSettings, clock: Clock) -> Model | None:
 class Reviews:
     """Reviews conversations; ``run`` runs until cancelled. ``start`` carries out the changes that were learned."""
 
-    def __init__(self, runtime: Runtime, model: Model | None, start: Start) -> None:
+    def __init__(self, runtime: Runtime, model: Model | None, start: StartCommands) -> None:
         self._runtime = runtime
         self._model = model
         self._start = start
@@ -102,28 +102,28 @@ class Reviews:
         """Run until cancelled; return at once if there is no model."""
         if self._model is None:
             return
-        if not await self._runtime.store.exists(UNREVIEWED, iso(self._runtime.clock.now() - LOOKED_BACK)):
+        if not await self._runtime.store.exists(UNREVIEWED, iso(self._runtime.clock.now() - MAX_AGE)):
             await self._changed.wait()
         while True:
             self._changed.clear()
-            wait_s: float | None = AGAIN_S
+            wait_s: float | None = RETRY_S
             try:
-                wait_s = await self._go_over_ended(self._model)
+                wait_s = await self._review_ended(self._model)
             except StoreError as error:
                 self._runtime.log("ERR", f"the memory is waiting for the store: {error}")
             await wait_for(self._runtime.clock, self._changed, wait_s)
 
-    async def _go_over_ended(self, model: Model) -> float | None:
+    async def _review_ended(self, model: Model) -> float | None:
         """Returns the seconds until the next conversation may have ended, None if there is none."""
         waits: list[float] = []
-        for conversation, ended in await self._runtime.commit(_unreviewed):
+        for conversation, ended_at in await self._runtime.commit(_unreviewed):
             now = self._runtime.clock.now()
-            due = datetime.fromisoformat(ended) + timedelta(
+            review_at = datetime.fromisoformat(ended_at) + timedelta(
                 seconds=self._runtime.settings.config.agent.silence_seconds
             )
-            due = max(due, self._not_before.get(conversation, due))
-            if due > now:
-                waits.append((due - now).total_seconds())
+            review_at = max(review_at, self._not_before.get(conversation, review_at))
+            if review_at > now:
+                waits.append((review_at - now).total_seconds())
                 continue
             config = self._runtime.settings.config
             limit = await self._runtime.commit(
@@ -139,122 +139,130 @@ class Reviews:
                 waits.append((self._not_before[conversation] - now).total_seconds())
                 continue
             try:
-                await self._go_over(model, conversation, ended)
+                await self._review(model, conversation, ended_at)
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever breaks in learning, the worker goes on
-                waits.append(await self._failed(conversation, ended, error))
+                waits.append(await self._on_failure(conversation, ended_at, error))
             finally:
                 await model.close()  # the next conversation may end in hours
         return min(waits, default=None)
 
-    async def _go_over(self, model: Model, conversation: str, ended: str) -> None:
+    async def _review(self, model: Model, conversation: str, ended_at: str) -> None:
         memory = await asyncio.to_thread(self._file.read)
-        said = await self._runtime.commit(partial(_said, self._runtime.settings, conversation))
+        utterances = await self._runtime.commit(partial(_utterances, self._runtime.settings, conversation))
         changes: list[FactChange] = []
-        if any(each.is_person for each in said):
+        if any(each.is_person for each in utterances):
             ask = partial(self._complete, model, conversation)
             if is_full(memory, FULL_SHARE):
                 memory = await self._consolidate(ask, model.name, memory)
-            changes = await self._ask(ask, memory, said)
-        asks = self._runtime.settings.config.memory.review == "ask"
+            changes = await self._learn(ask, memory, utterances)
+        needs_approval = self._runtime.settings.config.memory.review == "ask"
         for change in changes:
-            waits = " (asked first)" if asks or suspicion(change.new) else ""
-            self._runtime.log("MEM", logged(model.name, change) + waits)
-        if said and not changes:
+            note = " (asked first)" if needs_approval or suspicion(change.new) else ""
+            self._runtime.log("MEM", logged(model.name, change) + note)
+        if utterances and not changes:
             self._runtime.log("MEM", f"{model.name}: nothing new")
-        wanted = await self._runtime.commit(
-            partial(_learned, conversation=conversation, ended=ended, changes=changes, ask=asks)
+        commands = await self._runtime.commit(
+            partial(
+                _record_review,
+                conversation=conversation,
+                ended_at=ended_at,
+                changes=changes,
+                ask=needs_approval,
+            )
         )
         self._attempts.pop(conversation, None)
-        self._start(wanted)
+        self._start(commands)
 
-    async def _ask(self, ask: Asks, memory: str, said: tuple[Utterance, ...]) -> list[FactChange]:
+    async def _learn(self, ask: AskModel, memory: str, utterances: tuple[Utterance, ...]) -> list[FactChange]:
         from codebutler_worker.memory import learning
 
         # The service is an outsider too: secrets that people pasted or agents repeated must stay here.
         redactor = self._runtime.redactor
-        told = [replace(each, text=redactor.redact(each.text)) for each in said]
-        answer = await ask(learning.ORDERS, learning.question(redactor.redact(memory), told))
+        redacted = [replace(each, text=redactor.redact(each.text)) for each in utterances]
+        answer = await ask(
+            learning.REVIEW_INSTRUCTIONS, learning.review_question(redactor.redact(memory), redacted)
+        )
         # Only changes that will take effect are shown, asked about and stored.
-        return list(self._safe(apply(self._safe(learning.operations(answer)), memory).made))
+        return list(self._safe(apply_changes(self._safe(learning.parse_operations(answer)), memory).applied))
 
-    async def _consolidate(self, ask: Asks, name: str, memory: str) -> str:
+    async def _consolidate(self, ask: AskModel, name: str, memory: str) -> str:
         """Make room before the memory is full. The result must be shorter, and only existing facts can be removed."""
         from codebutler_worker.memory import learning
 
-        told = self._runtime.redactor.redact(memory)
-        answer = await ask(learning.CONSOLIDATE, learning.consolidation(told))
-        asked = self._safe(learning.operations(answer, may_remove=True))
-        changes = tuple(change for change in asked if not suspicion(change.new))
-        if len(apply(changes, memory).text) >= len(memory):
+        redacted = self._runtime.redactor.redact(memory)
+        answer = await ask(learning.CONSOLIDATE_INSTRUCTIONS, learning.frame(redacted))
+        operations = self._safe(learning.parse_operations(answer, may_remove=True))
+        changes = tuple(change for change in operations if not suspicion(change.new))
+        if len(apply_changes(changes, memory).text) >= len(memory):
             return memory
-        applied = await asyncio.to_thread(self._file.change, partial(apply, changes))
-        self._runtime.log("MEM", f"{name}: consolidated, {len(applied.made)} facts changed")
+        applied = await asyncio.to_thread(self._file.change, partial(apply_changes, changes))
+        self._runtime.log("MEM", f"{name}: consolidated, {len(applied.applied)} facts changed")
         await self._runtime.commit(
-            partial(_consolidated, settings=self._runtime.settings, changes=applied.made)
+            partial(_record_consolidation, settings=self._runtime.settings, changes=applied.applied)
         )
         return applied.text
 
-    async def _complete(self, model: Model, conversation: str, orders: str, question: str) -> str:
+    async def _complete(self, model: Model, conversation: str, instructions: str, question: str) -> str:
         from codebutler_worker.agents.native.model import complete
 
-        async with asyncio.timeout(ANSWER_S):
-            reply = await complete(model, ModelRequest((SystemMessage(orders), UserMessage(question))))
+        async with asyncio.timeout(MODEL_LIMIT_S):
+            reply = await complete(model, ModelRequest((SystemMessage(instructions), UserMessage(question))))
         config = self._runtime.settings.config
-        await self._runtime.commit(partial(_expense, config, model.name, conversation, reply.tokens))
+        await self._runtime.commit(partial(_record_expense, config, model.name, conversation, reply.tokens))
         return reply.said.content
 
     def _safe(self, changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
         redactor = self._runtime.redactor
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
 
-    async def _failed(self, conversation: str, ended: str, error: Exception) -> float:
+    async def _on_failure(self, conversation: str, ended_at: str, error: Exception) -> float:
         """Log the failure; after some attempts the conversation is skipped. Returns the seconds to wait."""
         attempts = self._attempts[conversation] = self._attempts.get(conversation, 0) + 1
-        known = isinstance(error, CodeButlerError | TimeoutError)
-        line = (str(error) or "the model took too long") if known else repr(error)
-        self._runtime.log("WRN" if known else "ERR", f"could not learn from a conversation: {line}")
+        is_expected = isinstance(error, CodeButlerError | TimeoutError)
+        line = (str(error) or "the model took too long") if is_expected else repr(error)
+        self._runtime.log("WRN" if is_expected else "ERR", f"could not learn from a conversation: {line}")
         if attempts >= MAX_ATTEMPTS or getattr(error, "trouble", "") in FINAL:
             del self._attempts[conversation]
             await self._runtime.commit(
-                lambda uow: uow.memory_reviews.add(MemoryReviewRow(conversation, ended), known="replace")
+                lambda uow: uow.memory_reviews.add(MemoryReviewRow(conversation, ended_at), known="replace")
             )
             return 0.0
-        self._not_before[conversation] = self._runtime.clock.now() + timedelta(seconds=AGAIN_S)
-        return AGAIN_S
+        self._not_before[conversation] = self._runtime.clock.now() + timedelta(seconds=RETRY_S)
+        return RETRY_S
 
 
 def _unreviewed(uow: UnitOfWork) -> list[tuple[str, str]]:
     """Conversations that have not been reviewed and have no running turn."""
     busy = {turn.conversation for turn in uow.turns.find(state=UNFINISHED)}
-    found = uow.memories.unreviewed(iso(uow.now - LOOKED_BACK))
-    return [(conversation, ended) for conversation, ended in found if conversation not in busy]
+    found = uow.memories.unreviewed(iso(uow.now - MAX_AGE))
+    return [(conversation, ended_at) for conversation, ended_at in found if conversation not in busy]
 
 
-def _said(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[Utterance, ...]:
-    from codebutler_worker.memory.learning import said_since
+def _utterances(settings: RepoSettings, conversation: str, uow: UnitOfWork) -> tuple[Utterance, ...]:
+    from codebutler_worker.memory.learning import utterances_since
 
     reviewed = uow.memory_reviews.get(conversation)
-    return said_since(uow, settings.config, conversation, reviewed.up_to if reviewed else "")
+    return utterances_since(uow, settings.config, conversation, reviewed.up_to if reviewed else "")
 
 
-def _learned(
-    uow: UnitOfWork, conversation: str, ended: str, changes: list[FactChange], *, ask: bool
+def _record_review(
+    uow: UnitOfWork, conversation: str, ended_at: str, changes: list[FactChange], *, ask: bool
 ) -> list[DeferredRow]:
-    uow.memory_reviews.add(MemoryReviewRow(conversation, ended), known="replace")
+    uow.memory_reviews.add(MemoryReviewRow(conversation, ended_at), known="replace")
     newest = uow.turns.find(newest=1, conversation=conversation)
     if not changes or not newest:
         return []
     row = _row(uow, conversation, newest[0].channel_id, newest[0].thread)
-    return learn(uow, row, changes, ask=ask)
+    return record_learned(uow, row, changes, ask=ask)
 
 
-def _consolidated(uow: UnitOfWork, settings: RepoSettings, changes: tuple[FactChange, ...]) -> None:
+def _record_consolidation(uow: UnitOfWork, settings: RepoSettings, changes: tuple[FactChange, ...]) -> None:
     """The changes are already written; the row lets people undo them."""
     channel = settings.channel_id
     row = _row(uow, f"{channel}:", channel, NOWHERE)
-    uow.memories.add(replace(row, changes=encoded(changes), state="made"))
+    uow.memories.add(replace(row, changes=encode_changes(changes), state="made"))
     uow.memory_lines.delete(line=tuple(change.old for change in changes))
 
 
@@ -278,7 +286,9 @@ def _spent_limit(uow: UnitOfWork, runtime: Runtime, conversation: str) -> Budget
     return used_up([line for line in limits if line.unit in ("usd", "tokens")])
 
 
-def _expense(config: Config, model: str, conversation: str, tokens: TokenCount, uow: UnitOfWork) -> None:
+def _record_expense(
+    config: Config, model: str, conversation: str, tokens: TokenCount, uow: UnitOfWork
+) -> None:
     """The usage of the memory's model counts towards the repository's budget, like that of an unnamed job."""
     from codebutler_worker.agents.native.model import cost_usd, price_of
 

@@ -16,7 +16,7 @@ from codebutler.text.markup import fence, plain
 from codebutler.text.redact import Redactor
 from codebutler.text.wording import one_line, span
 from codebutler_worker.agents.backend import Finished, Output
-from codebutler_worker.media.files import size
+from codebutler_worker.media.files import format_size
 from codebutler_worker.present.lines import code, cost
 
 MAX_PAGES = 10
@@ -169,7 +169,7 @@ def shown(page: TerminalPage, session: str, *below: str) -> str:
     """A page as Markdown, with the lines ``below`` it."""
     parts = []
     if page.left_out_bytes:
-        parts.append(f"… {size(page.left_out_bytes)} left out: `!logs {session}` has everything")
+        parts.append(f"… {format_size(page.left_out_bytes)} left out: `!logs {session}` has everything")
     body = "\n".join(page.lines).strip("\n")
     if body.strip():
         parts.append(fence(body))

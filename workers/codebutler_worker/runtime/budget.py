@@ -15,7 +15,7 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from codebutler.config.programs import asks_model
+from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config
 from codebutler.config.section import BudgetSection, DailyLimit, limits_any
 from codebutler.domain.clock import zone_of
@@ -194,7 +194,7 @@ def spent_today(uow: UnitOfWork, config: Config, account: BudgetAccount = NOBODY
     """The use of all agents in the repository, and of our own model requests; summed up for ``account``."""
     first, until = day_of(uow.now, zone_of(config.budget.timezone))
     spent = uow.turns.spent_between(iso(first), iso(until), account)
-    return Today(tuple(one for one in spent if asks_model(config, one.agent)), until)
+    return Today(tuple(one for one in spent if uses_model(config, one.agent)), until)
 
 
 def used_today(
@@ -215,7 +215,7 @@ def beyond_day(uow: UnitOfWork, config: Config, elsewhere: TotalUse, moment: dat
     today, until = day_of(moment, zone)
     first, month_until = month_of(moment, zone)
     earlier = uow.turns.spent_between(iso(first), iso(today), NOBODY)
-    own = sum((one.used for one in earlier if asks_model(config, one.agent)), UsageTotal())
+    own = sum((one.used for one in earlier if uses_model(config, one.agent)), UsageTotal())
     return Beyond(
         _told(elsewhere.day, elsewhere.until, until),
         _told(elsewhere.month, elsewhere.month_until, month_until) + own,
@@ -260,7 +260,7 @@ class BudgetWatch:
     def __init__(self, runtime: Runtime, turn: TurnRow) -> None:
         config = runtime.settings.config
         self.met: BudgetLine | None = None
-        self.counts = asks_model(config, turn.agent)
+        self.counts = uses_model(config, turn.agent)
         self.is_limited = self.counts and is_limited(config.budget)
         self.usage = Usage()
         """The turn's use so far."""
@@ -328,7 +328,7 @@ class BudgetWatch:
         others = uow.turns.spent_between(
             iso(first), iso(until), account_of(self._turn), without=self._turn.id
         )
-        return [one for one in others if asks_model(config, one.agent)], beyond
+        return [one for one in others if uses_model(config, one.agent)], beyond
 
     def judge(self) -> None:
         """See whether the use so far reaches a limit."""

@@ -21,10 +21,10 @@ from codebutler.config.programs import (
     UNDO,
     Choice,
     Mode,
-    asks_model,
     is_headless,
     is_looser,
     program_of,
+    uses_model,
 )
 from codebutler.config.schema import AgentName, Config
 from codebutler.domain.errors import CodeButlerError
@@ -191,7 +191,7 @@ def using(config: Config, channel: ConversationRef, agent: str, text: str = "") 
 
 def talks(config: Config, agent: str) -> bool:
     """Whether it reads prose: a shell or an image description takes no record."""
-    if not asks_model(config, agent):
+    if not uses_model(config, agent):
         return False
     return agent in get_args(AgentName) or any(
         rule.prefix == agent and (rule.mode == "acp" or is_headless(rule)) for rule in config.commands

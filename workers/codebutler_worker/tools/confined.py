@@ -20,7 +20,7 @@ from codebutler_worker.tools.outcome import ToolError
 GIT = ".git"
 
 
-def relative(workdir: Path, path: str) -> str:
+def relative_path(workdir: Path, path: str) -> str:
     """``path`` (relative, or absolute below ``workdir``) as a relative one; "." is the directory itself.
 
     Raises ToolError for a path that leaves the directory or that the agent may not see.
@@ -32,39 +32,39 @@ def relative(workdir: Path, path: str) -> str:
         if not pure.is_relative_to(workdir):
             raise ToolError(f"{path}: not in this repository: give its path relative to the repository")
         pure = pure.relative_to(workdir)
-    if hidden(pure):
+    if is_hidden(pure):
         raise ToolError(f"{path}: CodeButler's own files are off limits")
     return str(pure)
 
 
-def hidden(path: PurePosixPath) -> bool:
+def is_hidden(path: PurePosixPath) -> bool:
     """Whether the path is hidden from agents. Ignores case, as some file systems do."""
     parts = [part.lower() for part in path.parts]
     return parts[:1] == [PRIVATE] and parts[1:2] not in ([name] for name in SHARED)
 
 
-def writable(workdir: Path, path: str) -> str:
-    """Like ``relative``, for a file to write. Raises ToolError also for git's own files and for links."""
-    found = relative(workdir, path)
-    if found == ".":
+def check_writable(workdir: Path, path: str) -> str:
+    """Like ``relative_path``, for a file to write. Raises ToolError also for git's own files and for links."""
+    path_in_repo = relative_path(workdir, path)
+    if path_in_repo == ".":
         raise ToolError("name a file")
-    if any(part.lower() == GIT for part in PurePosixPath(found).parts):
+    if any(part.lower() == GIT for part in PurePosixPath(path_in_repo).parts):
         raise ToolError(f"{path}: git's own files must not be edited: use git")
     try:
-        status_beneath(workdir, found)
+        status_beneath(workdir, path_in_repo)
     except NotADirectoryError:
         raise ToolError(f"{path}: a file is in the way: a directory is needed") from None
     except OSError as error:
         raise ToolError(f"{path}: {reason(error)}") from None
-    return found
+    return path_in_repo
 
 
-def readable(workdir: Path, path: str, limit_bytes: int) -> str:
-    """Like ``relative``, for a file to read. Raises ToolError also for links, larger files and anything that is not a
+def check_readable(workdir: Path, path: str, limit_bytes: int) -> str:
+    """Like ``relative_path``, for a file to read. Raises ToolError also for links, larger files and whatever is no
     file."""
-    found = relative(workdir, path)
+    path_in_repo = relative_path(workdir, path)
     try:
-        status = status_beneath(workdir, found)
+        status = status_beneath(workdir, path_in_repo)
     except OSError as error:
         raise ToolError(f"{path}: {reason(error)}") from None
     if status is None:
@@ -75,16 +75,16 @@ def readable(workdir: Path, path: str, limit_bytes: int) -> str:
         raise ToolError(f"{path}: not a regular file")
     if status.st_size > limit_bytes:
         raise ToolError(f"{path}: larger than {limit_bytes} bytes: read a part of it with a command")
-    return found
+    return path_in_repo
 
 
 def is_directory(workdir: Path, path: str) -> bool:
     """Whether it is a directory that may be listed. Raises ToolError if it may not."""
-    found = relative(workdir, path)
-    if found == ".":
+    path_in_repo = relative_path(workdir, path)
+    if path_in_repo == ".":
         return True
     try:
-        os.close(open_beneath(workdir, found, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK))
+        os.close(open_beneath(workdir, path_in_repo, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK))
     except NotADirectoryError:
         return False
     except OSError as error:

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from codebutler_worker.tools.confined import writable
+from codebutler_worker.tools.confined import check_writable
 from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.programs import difference
-from codebutler_worker.tools.reading import Decoded, Encoding, read_text
-from codebutler_worker.tools.replacing import applied, changes
-from codebutler_worker.tools.running import Arguments, Context, Described, Tool
+from codebutler_worker.tools.reading import DecodedText, Encoding, read_text
+from codebutler_worker.tools.replacing import apply_replacements, find_replacements
+from codebutler_worker.tools.running import Arguments, CallDescription, Context, Tool
 
 MAX_CHARS = 2**20
 MAX_EDITED_BYTES = 8 * 2**20
@@ -39,31 +39,31 @@ class _WriteFile(Arguments, frozen=True):
 
 
 async def _write(context: Context, args: _WriteFile) -> Result:
-    path = writable(context.workdir, args.path)
+    path = check_writable(context.workdir, args.path)
     try:
         before = await read_text(context, path, MAX_CHARS)
     except ToolError:
-        before = Decoded("")
-    content, encoding = _as_before(args.content, before)
-    await _put(context, path, encoding.encoded(content))
-    kept = f" (still {encoding})" if encoding != Encoding() else ""
-    return Result(f"Wrote {path}{kept}.\n{difference(path, before.text, content)}")
+        before = DecodedText("")
+    content, encoding = _in_previous_style(args.content, before)
+    await _write_bytes(context, path, encoding.encode(content))
+    note = f" (still {encoding})" if encoding != Encoding() else ""
+    return Result(f"Wrote {path}{note}.\n{difference(path, before.text, content)}")
 
 
-def _as_before(content: str, before: Decoded) -> tuple[str, Encoding]:
+def _in_previous_style(content: str, before: DecodedText) -> tuple[str, Encoding]:
     """The content with the line ends of what it replaces, and in the same encoding if that can represent it."""
     content = content.encode(errors="replace").decode()
     lines = before.text.count("\n")
     if lines and before.text.count("\r\n") == lines and "\r\n" not in content:
         content = content.replace("\n", "\r\n")
     try:
-        before.encoding.encoded(content)
+        before.encoding.encode(content)
     except ToolError:
         return content, Encoding()
     return content, before.encoding
 
 
-async def _put(context: Context, path: str, data: bytes) -> None:
+async def _write_bytes(context: Context, path: str, data: bytes) -> None:
     argv = ("/bin/sh", "-c", WRITE, "write", f"./{path}", str(len(data)))
     # Never empty: without at least one byte, stdin is not sent at all.
     ran = await context.programs.run(argv, stdin=data or b"\n", limit_s=LIMIT_S)
@@ -77,7 +77,7 @@ WRITE_FILE = Tool(
     "Create a file, or replace all of it. To change a part of a file use edit_file.",
     "edit",
     _WriteFile,
-    lambda args: Described(args.path, "Write", {"file_path": args.path, "content": args.content}),
+    lambda args: CallDescription(args.path, "Write", {"file_path": args.path, "content": args.content}),
     _write,
 )
 
@@ -90,23 +90,23 @@ class _EditFile(Arguments, frozen=True):
 
 
 async def _edit(context: Context, args: _EditFile) -> Result:
-    path = writable(context.workdir, args.path)
+    path = check_writable(context.workdir, args.path)
     before = await read_text(context, path, MAX_EDITED_BYTES)
     # In a thread: comparing a long text takes a while.
-    after, overlooked = await asyncio.to_thread(_replaced, path, before.text, args)
-    await _put(context, path, before.encoding.encoded(after))
-    note = f" (found without regard to {overlooked})" if overlooked else ""
+    after, ignored = await asyncio.to_thread(_replace, path, before.text, args)
+    await _write_bytes(context, path, before.encoding.encode(after))
+    note = f" (found without regard to {ignored})" if ignored else ""
     return Result(f"Changed {path}{note}.\n{difference(path, before.text, after)}")
 
 
-def _replaced(path: str, text: str, args: _EditFile) -> tuple[str, str]:
-    made, overlooked = changes(path, text, args.old, args.new, every=args.all)
-    return applied(text, made), overlooked
+def _replace(path: str, text: str, args: _EditFile) -> tuple[str, str]:
+    replacements, ignored = find_replacements(path, text, args.old, args.new, every=args.all)
+    return apply_replacements(text, replacements), ignored
 
 
-def _described(args: _EditFile) -> Described:
-    given: dict[str, Any] = {"file_path": args.path, "old_string": args.old, "new_string": args.new}
-    return Described(args.path, "Edit", {**given, "replace_all": True} if args.all else given)
+def _described(args: _EditFile) -> CallDescription:
+    fields: dict[str, Any] = {"file_path": args.path, "old_string": args.old, "new_string": args.new}
+    return CallDescription(args.path, "Edit", {**fields, "replace_all": True} if args.all else fields)
 
 
 EDIT_FILE = Tool(

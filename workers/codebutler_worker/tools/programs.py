@@ -71,8 +71,8 @@ class SandboxPrograms:
         self.container = ""
         self._sandbox = sandbox
         self._policy = policy
-        self._closed = NetworkPolicy("none")
-        self._network_policy = network_policy or self._closed
+        self._no_network = NetworkPolicy("none")
+        self._network_policy = network_policy or self._no_network
 
     async def run(
         self,
@@ -87,7 +87,7 @@ class SandboxPrograms:
         ToolError if it cannot be started."""
         if any("\0" in word for word in argv):
             raise ToolError("an argument must not contain a NUL byte")
-        network_policy = self._network_policy if network else self._closed
+        network_policy = self._network_policy if network else self._no_network
         async with await network_policy.open(self._policy.workdir) as access:
             launch = self._sandbox.wrap((*MERGED, *argv), access.through(self._policy))
             try:
@@ -99,8 +99,8 @@ class SandboxPrograms:
         self.container = ended.container
         if ended.code is None:
             return ProgramOutput(ended.output, TIMED_OUT, note=f"it was stopped after {limit_s:g} s")
-        full = "it wrote too much, and was stopped" if ended.cut else ""
-        return ProgramOutput(ended.output, ended.code, ended.cut, ended.limit_hit or full)
+        output_note = "it wrote too much, and was stopped" if ended.cut else ""
+        return ProgramOutput(ended.output, ended.code, ended.cut, ended.limit_hit or output_note)
 
 
 # What a terminal would show, as text of limited length. Pure.
@@ -113,39 +113,41 @@ _ESCAPES = re.compile(
 _OTHERS = re.compile(r"[\x00-\x07\x0b-\x1a\x1c-\x1f\x7f]")
 
 
-def shown(text: str) -> str:
+def strip_escapes(text: str) -> str:
     """The text without escape sequences; an overwritten line is shown as last written."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\r" in text or "\b" in text:
-        text = "\n".join(_last(line) for line in text.split("\n"))
+        text = "\n".join(_visible_line(line) for line in text.split("\n"))
     return _OTHERS.sub("", text).replace("\x1b", "")
 
 
-def told(text: str) -> tuple[str, bool]:
+def shorten_output(text: str) -> tuple[str, bool]:
     """The beginning and the end of a program's output, with a hint if the sandbox got in its way, and whether something
     is left out."""
-    text = shown(text).rstrip()
-    advice = f"\n({hint(text)})" if hint(text) else ""
+    text = strip_escapes(text).rstrip()
+    hint_line = f"\n({hint(text)})" if hint(text) else ""
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
-        return text + advice, False
-    left_out = len(text) - HEAD_CHARS - TAIL_CHARS
-    kept = f"{text[:HEAD_CHARS]}\n[… {left_out} characters are left out …]\n{text[-TAIL_CHARS:]}"
-    return kept + advice, True
+        return text + hint_line, False
+    omitted = len(text) - HEAD_CHARS - TAIL_CHARS
+    shortened = f"{text[:HEAD_CHARS]}\n[… {omitted} characters are left out …]\n{text[-TAIL_CHARS:]}"
+    return shortened + hint_line, True
 
 
-def clipped(line: str, most: int) -> str:
+def clip_line(line: str, max_chars: int) -> str:
     """The beginning of a line, and how much is left out."""
-    return line if len(line) <= most else f"{line[:most]} [… {len(line) - most} more characters]"
+    return (
+        line if len(line) <= max_chars else f"{line[:max_chars]} [… {len(line) - max_chars} more characters]"
+    )
 
 
-def _last(line: str) -> str:
-    kept: list[str] = []
+def _visible_line(line: str) -> str:
+    chars: list[str] = []
     for char in line.rstrip("\r").rpartition("\r")[2]:
         if char != "\b":
-            kept.append(char)
-        elif kept:
-            kept.pop()
-    return "".join(kept)
+            chars.append(char)
+        elif chars:
+            chars.pop()
+    return "".join(chars)
 
 
 MAX_LINES = 200
@@ -161,7 +163,7 @@ def difference(path: str, before: str, after: str) -> str:
     if len(before) + len(after) > MAX_DIFFED_CHARS:
         return f"({len(new)} lines)"
     lines = list(difflib.unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm=""))
-    shown = lines[:MAX_LINES]
+    listed = lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
-        shown.append(f"… and {len(lines) - MAX_LINES} more lines")
-    return "\n".join(shown) or "(only line ends changed)"
+        listed.append(f"… and {len(lines) - MAX_LINES} more lines")
+    return "\n".join(listed) or "(only line ends changed)"

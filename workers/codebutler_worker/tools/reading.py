@@ -11,10 +11,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from codebutler_worker.tools.confined import is_directory, readable, relative
+from codebutler_worker.tools.confined import check_readable, is_directory, relative_path
 from codebutler_worker.tools.outcome import Result, ToolError
-from codebutler_worker.tools.programs import clipped
-from codebutler_worker.tools.running import Arguments, Context, Described, Tool
+from codebutler_worker.tools.programs import clip_line
+from codebutler_worker.tools.running import Arguments, CallDescription, Context, Tool
 
 LIMIT_S = 30.0
 
@@ -34,7 +34,7 @@ class Encoding:
     def __str__(self) -> str:
         return f"{self.name} with a byte order mark" if self.mark else self.name
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """The bytes. Raises ToolError for a character that the encoding lacks."""
         try:
             return self.mark + text.encode(self.name)
@@ -46,14 +46,14 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedText:
     """A text and its encoding."""
 
     text: str
     encoding: Encoding = Encoding()
 
 
-def decoded(data: bytes) -> Decoded:
+def decode(data: bytes) -> DecodedText:
     """UTF-8, or UTF-16 with a byte order mark, else Latin-1. Raises ToolError if the data is not text."""
     for mark, name in _MARKS:
         if data.startswith(mark):
@@ -67,10 +67,10 @@ def decoded(data: bytes) -> Decoded:
         return _text(data.decode(LATIN), Encoding(LATIN))
 
 
-def _text(text: str, encoding: Encoding) -> Decoded:
+def _text(text: str, encoding: Encoding) -> DecodedText:
     if "\0" in text:
         raise ToolError("not a text file")
-    return Decoded(text, encoding)
+    return DecodedText(text, encoding)
 
 
 END = "."
@@ -78,9 +78,9 @@ READ = f'cat -- "$1" || exit 1; printf {END}'
 """Argument: the file. The marker printed last shows where it ends, with or without a newline."""
 
 
-async def read_text(context: Context, path: str, limit_bytes: int) -> Decoded:
+async def read_text(context: Context, path: str, limit_bytes: int) -> DecodedText:
     """The text of a file of the repository. Raises ToolError, also if it is too large or not text."""
-    found = readable(context.workdir, path, limit_bytes)
+    found = check_readable(context.workdir, path, limit_bytes)
     ran = await context.programs.run(
         ("/bin/sh", "-c", READ, "read", f"./{found}"), limit_bytes=limit_bytes + 4096, limit_s=LIMIT_S
     )
@@ -88,7 +88,7 @@ async def read_text(context: Context, path: str, limit_bytes: int) -> Decoded:
         words = " ".join(ran.output.split())[-200:]
         raise ToolError(f"{path}: cannot be read: {ran.note or words or 'no reason given'}")
     try:
-        return decoded(ran.data.removesuffix(END.encode()))
+        return decode(ran.data.removesuffix(END.encode()))
     except ToolError as error:
         raise ToolError(f"{path}: {error}") from None
 
@@ -138,7 +138,7 @@ def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[
     shown: list[str] = []
     size, long = 0, False
     for number, line in enumerate(lines[first_line - 1 : first_line - 1 + count], first_line):
-        entry = f"{number}\t{clipped(line, MAX_LINE_CHARS)}"
+        entry = f"{number}\t{clip_line(line, MAX_LINE_CHARS)}"
         long = long or len(line) > MAX_LINE_CHARS
         size += len(entry) + 1
         if size > limit_chars:
@@ -158,7 +158,7 @@ READ_FILES = Tool(
     "For a long file read a part: first_line and lines.",
     "read",
     ReadFilesArguments,
-    lambda args: Described(", ".join(args.paths), "Read", {"file_path": ", ".join(args.paths)}),
+    lambda args: CallDescription(", ".join(args.paths), "Read", {"file_path": ", ".join(args.paths)}),
     _read,
 )
 
@@ -183,7 +183,7 @@ class _ListFiles(Arguments, frozen=True):
 
 
 async def _list(context: Context, args: _ListFiles) -> Result:
-    found = relative(context.workdir, args.path)
+    found = relative_path(context.workdir, args.path)
     if not is_directory(context.workdir, args.path):
         raise ToolError(f"{args.path}: a file, not a directory")
     target = "." if found == "." else f"./{found}"
@@ -204,7 +204,7 @@ LIST_FILES = Tool(
     "List the files below a directory of the repository; what .gitignore names is left out.",
     "read",
     _ListFiles,
-    lambda args: Described(args.path, "List", {"path": args.path}),
+    lambda args: CallDescription(args.path, "List", {"path": args.path}),
     _list,
 )
 
@@ -256,7 +256,7 @@ class _CodeSearch(Arguments, frozen=True):
 
 
 async def _search(context: Context, args: _CodeSearch) -> Result:
-    found = relative(context.workdir, args.path)
+    found = relative_path(context.workdir, args.path)
     is_directory(context.workdir, args.path)
     words = (
         args.pattern,
@@ -275,7 +275,7 @@ async def _search(context: Context, args: _CodeSearch) -> Result:
         return Result("(nothing found)")
     more = ran.truncated or len(lines) > args.most
     note = "\n… and more: search for something rarer, or in a part of the repository" if more else ""
-    shown = [clipped(line, LINE_CHARS) for line in lines[: args.most]]
+    shown = [clip_line(line, LINE_CHARS) for line in lines[: args.most]]
     return Result("\n".join(shown) + note, truncated=more or shown != lines[: args.most])
 
 
@@ -284,7 +284,7 @@ CODE_SEARCH = Tool(
     "Find lines in the repository's files: as file:line:text. What .gitignore names is left out.",
     "read",
     _CodeSearch,
-    lambda args: Described(
+    lambda args: CallDescription(
         args.pattern + ("" if args.path == "." else f" in {args.path}"),
         "Grep",
         {"pattern": args.pattern, "path": args.path},

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.tools.matching import UnreadableError, lenient
+from codebutler_worker.tools.matching import UnreadableError, parse_lenient
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.running import Arguments, Tool
 
@@ -65,7 +65,7 @@ FIELDS = _table(
     }
 )
 
-EXPLAINING = frozenset(
+EXPLANATORY = frozenset(
     ["description", "explanation", "reason", "purpose", "thought", "comment", "note", "title", "name", "id"]
 )
 """Keys that models add to any call; they stand for an argument only if that one is required."""
@@ -97,7 +97,7 @@ TOOLS = _table(
     }
 )
 
-WEIGHTY: Mapping[str, frozenset[str]] = MappingProxyType(
+SIGNIFICANT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "bash": frozenset(FIELDS["cwd"] | {"cwd"}),
         "write_file": frozenset({"append", "mode", "insertline", "startline", "endline"}),
@@ -106,29 +106,29 @@ WEIGHTY: Mapping[str, frozenset[str]] = MappingProxyType(
 """By tool: arguments that it lacks, and whose loss would change what the call does."""
 
 _WRAPPERS = frozenset({"arguments", "args", "parameters", "params", "input", "toolinput", "properties"})
-_NAMING = frozenset({"name", "tool", "toolname", "function", "type", "id"})
+_NAME_KEYS = frozenset({"name", "tool", "toolname", "function", "type", "id"})
 _LABELS = ("path", "file_path", "label", "text", "name", "value", "content")
 _PREFIX = re.compile(r"^(?:functions?|tools?|default_api|multi_tool_use)[./]|:\d+$")
 _FIGURE = re.compile(r"(-?\d{1,15}(?:\.\d{1,15})?) ?(?:s|sec|seconds|lines?)?")
 _SHELLS = (["bash", "-lc"], ["bash", "-c"], ["sh", "-c"], ["/bin/bash", "-lc"], ["/bin/sh", "-c"])
 
 
-def tool_named(name: str, tools: Collection[str]) -> str | None:
+def find_tool(name: str, tools: Collection[str]) -> str | None:
     """The tool in ``tools`` that ``name`` means; None if there is none, or more than one candidate."""
     if name in tools:
         return name
-    said = simplified(_PREFIX.sub("", name.strip()))
-    exact = [tool for tool in tools if simplified(tool) == said]
-    meant = exact or [tool for tool in tools if said in TOOLS.get(tool, ())]
-    return meant[0] if len(meant) == 1 else None
+    simplified = simplify(_PREFIX.sub("", name.strip()))
+    exact = [tool for tool in tools if simplify(tool) == simplified]
+    candidates = exact or [tool for tool in tools if simplified in TOOLS.get(tool, ())]
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def object_in(text: str) -> dict[str, Any]:
+def parse_object(text: str) -> dict[str, Any]:
     """The object in the text. Raises UnreadableError."""
-    found = lenient(text.strip() or "{}")
+    found = parse_lenient(text.strip() or "{}")
     if isinstance(found, str):
         # Some models encode the JSON as a JSON string again.
-        found = lenient(found.strip() or "{}")
+        found = parse_lenient(found.strip() or "{}")
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, dict):
@@ -144,97 +144,99 @@ def as_json(text: str) -> str:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
     try:
-        found = object_in(text)
+        found = parse_object(text)
     except (UnreadableError, RecursionError):
         found = {"unreadable": text.encode(errors="replace").decode()}
     return msgspec.json.encode(found).decode()
 
 
-def fitted(given: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def fit_arguments(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The arguments with their proper names and types, and the keys that match no argument."""
     known: Mapping[str, Any] = schema["properties"]
     required: Collection[str] = schema.get("required", ())
-    given = _unwrapped(given, known)
-    found = {key: value for key, value in given.items() if key in known}
+    arguments = _unwrap(arguments, known)
+    found = {key: value for key, value in arguments.items() if key in known}
     ignored = []
-    for key, value in given.items():
+    for key, value in arguments.items():
         if key in known:
             continue
-        free = required if simplified(key) in EXPLAINING else known
-        field = _field(key, [name for name in free if found.get(name) is None])
+        free = required if simplify(key) in EXPLANATORY else known
+        field = _field_for(key, [name for name in free if found.get(name) is None])
         if field is None:
             ignored.append(key)
         else:
             found[field] = value
-    shaped = {key: _shaped(value, known[key], key) for key, value in found.items() if value is not None}
-    return shaped, tuple(ignored)
+    converted = {key: _convert(value, known[key], key) for key, value in found.items() if value is not None}
+    return converted, tuple(ignored)
 
 
-def _unwrapped(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unwrap(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
     """The inner arguments, if the model wrote the whole call in place of the arguments."""
-    if set(given) & set(known) - {"name", "type"}:
-        return given
-    inner = [value for key, value in given.items() if simplified(key) in _WRAPPERS]
-    others = [key for key in given if simplified(key) not in _WRAPPERS | _NAMING]
+    if set(arguments) & set(known) - {"name", "type"}:
+        return arguments
+    inner = [value for key, value in arguments.items() if simplify(key) in _WRAPPERS]
+    others = [key for key in arguments if simplify(key) not in _WRAPPERS | _NAME_KEYS]
     if len(inner) != 1 or others:
-        return given
+        return arguments
     if isinstance(inner[0], str):
         try:
-            return object_in(inner[0])
+            return parse_object(inner[0])
         except UnreadableError:
-            return given
-    return inner[0] if isinstance(inner[0], dict) else given
+            return arguments
+    return inner[0] if isinstance(inner[0], dict) else arguments
 
 
-def _field(key: str, free: Collection[str]) -> str | None:
-    said = simplified(key)
-    same = [field for field in free if simplified(field) == said]
-    meant = same or [field for field in free if said in FIELDS.get(field, ())]
-    return meant[0] if meant else None
+def _field_for(key: str, free: Collection[str]) -> str | None:
+    simplified = simplify(key)
+    same = [field for field in free if simplify(field) == simplified]
+    candidates = same or [field for field in free if simplified in FIELDS.get(field, ())]
+    return candidates[0] if candidates else None
 
 
-def _shaped(value: Any, schema: Mapping[str, Any], field: str) -> Any:
+def _convert(value: Any, schema: Mapping[str, Any], field: str) -> Any:
     if "enum" in schema:
-        return _one_of(value, schema["enum"])
+        return _convert_choice(value, schema["enum"])
     match schema.get("type"):
         case "array":
-            return _listed(value)
+            return _convert_list(value)
         case "integer":
-            return _whole(value, schema)
+            return _convert_integer(value, schema)
         case "string":
-            return _text(value, field)
+            return _convert_text(value, field)
     return value
 
 
-def _one_of(value: Any, allowed: Collection[Any]) -> Any:
+def _convert_choice(value: Any, allowed: Collection[Any]) -> Any:
     if not isinstance(value, str) or value in allowed:
         return value
-    said = simplified(value)
+    simplified = simplify(value)
     texts = [one for one in allowed if isinstance(one, str)]
-    meant = [one for one in texts if simplified(one) == said or said in VALUES.get(one, ())]
-    return meant[0] if len(meant) == 1 else value
+    candidates = [one for one in texts if simplify(one) == simplified or simplified in VALUES.get(one, ())]
+    return candidates[0] if len(candidates) == 1 else value
 
 
-def _listed(value: Any) -> Any:
+def _convert_list(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            read = lenient(value)
+            read = parse_lenient(value)
         except UnreadableError:
             read = value
         value = read if isinstance(read, list) else value
     if isinstance(value, list):
-        return [_labelled(one) for one in value]
-    return [_labelled(value)]
+        return [_text_of_object(one) for one in value]
+    return [_text_of_object(value)]
 
 
-def _labelled(value: Any) -> Any:
+def _text_of_object(value: Any) -> Any:
     """The text in an object that was written in place of a text."""
     if isinstance(value, dict):
         return next((value[label] for label in _LABELS if isinstance(value.get(label), str)), value)
     return value
 
 
-def _whole(value: Any, schema: Mapping[str, Any]) -> Any:
+def _convert_integer(value: Any, schema: Mapping[str, Any]) -> Any:
     """A number clamped to its limits."""
     if isinstance(value, str) and (figure := _FIGURE.fullmatch(value.strip())):
         value = float(figure[1])
@@ -243,7 +245,7 @@ def _whole(value: Any, schema: Mapping[str, Any]) -> Any:
     return max(schema.get("minimum", -math.inf), min(schema.get("maximum", math.inf), int(value)))
 
 
-def _text(value: Any, field: str) -> Any:
+def _convert_text(value: Any, field: str) -> Any:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         return value[0]
     if field == "command" and isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -255,7 +257,7 @@ def _text(value: Any, field: str) -> Any:
     return value
 
 
-def simplified(name: str) -> str:
+def simplify(name: str) -> str:
     """A name for comparison: lower case, letters and digits only."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
@@ -285,7 +287,7 @@ def definition(tool: Tool) -> dict[str, Any]:
     }
 
 
-def understood(tool: Tool, arguments: str) -> tuple[Arguments, str]:
+def parse_arguments(tool: Tool, arguments: str) -> tuple[Arguments, str]:
     """Parse what the model wrote as the tool's arguments; also returns a note for it about what was ignored ("" =
     nothing).
 
@@ -294,17 +296,17 @@ def understood(tool: Tool, arguments: str) -> tuple[Arguments, str]:
     if len(arguments) > MAX_ARGUMENTS_CHARS:
         raise ToolError(f"{tool.name}: the arguments are too long: split the work")
     schema = schema_of(tool.arguments)
-    takes = f"{tool.name} takes {', '.join(schema['properties'])}"
+    accepted = f"{tool.name} takes {', '.join(schema['properties'])}"
     try:
-        found, ignored = fitted(object_in(arguments), schema)
+        found, ignored = fit_arguments(parse_object(arguments), schema)
         # Some models quote booleans.
         args = msgspec.convert(found, tool.arguments, strict=False)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
-        raise ToolError(f"{tool.name}: {error}. {takes}.") from None
+        raise ToolError(f"{tool.name}: {error}. {accepted}.") from None
     for key in ignored:
-        if simplified(key) in WEIGHTY.get(tool.name, ()):
+        if simplify(key) in SIGNIFICANT.get(tool.name, ()):
             raise ToolError(
-                f"{tool.name}: it has no `{key}`, and ignoring that would change what it does. {takes}."
+                f"{tool.name}: it has no `{key}`, and ignoring that would change what it does. {accepted}."
             )
     names = ", ".join(f"`{key[:MAX_KEY_CHARS]}`" for key in ignored[:MAX_KEYS])
-    return args, f"(Ignored: {names}. {takes}.)" if names else ""
+    return args, f"(Ignored: {names}. {accepted}.)" if names else ""

@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from codebutler_worker.tools.matching import MOST, PLAIN, TAB_COLUMNS, Match, columns, indent, matches
+from codebutler_worker.tools.matching import (
+    MAX_MATCHES,
+    PLAIN,
+    TAB_COLUMNS,
+    Match,
+    columns,
+    find_matches,
+    indent,
+)
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.programs import clipped
+from codebutler_worker.tools.programs import clip_line
 
-LINES_NAMED = 20
-TELLING_CHARS = 20
+MAX_LISTED_LINES = 20
+DISTINCTIVE_CHARS = 20
 """A shorter text may be in a file by chance."""
-COMPARED = 250_000
+MAX_COMPARISONS = 250_000
 """Lines times lines: a larger comparison would take too long, so the text is replaced as a whole."""
-COMPARED_CHARS = 200
+MAX_COMPARED_CHARS = 200
 """How much of each line is compared."""
 
 
@@ -27,7 +35,7 @@ class Replacement:
     text: str
 
 
-def changes(
+def find_replacements(
     path: str, text: str, old: str, new: str, *, every: bool = False
 ) -> tuple[tuple[Replacement, ...], str]:
     """The changes that put ``new`` in place of ``old``, and what was ignored in finding it ("" = nothing).
@@ -35,36 +43,36 @@ def changes(
     Raises ToolError if ``old`` is not in the file, if it is there more than once and not ``every`` one is meant, or if
     nothing would change.
     """
-    found = matches(text, old, new)
+    found = find_matches(text, old, new)
     if not found:
-        raise ToolError(f"{path}: {_missing(text, old, new)}")
-    if len(found) >= MOST:
-        raise ToolError(f"{path}: `old` occurs more than {MOST} times: use a command")
+        raise ToolError(f"{path}: {_not_found_text(text, old, new)}")
+    if len(found) >= MAX_MATCHES:
+        raise ToolError(f"{path}: `old` occurs more than {MAX_MATCHES} times: use a command")
     if len(found) > 1 and not every:
-        numbers = list(dict.fromkeys(str(_line(text, match)) for match in found[:LINES_NAMED]))
+        numbers = list(dict.fromkeys(str(_line(text, match)) for match in found[:MAX_LISTED_LINES]))
         where = f"line{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
-        more = " and more" if len(found) > LINES_NAMED else ""
+        more = " and more" if len(found) > MAX_LISTED_LINES else ""
         raise ToolError(
             f"{path}: `old` occurs {len(found)} times, in {where}{more}: "
             "give more of the lines around it, or set `all`"
         )
-    usual = _usual_of(text)
-    made = tuple(_change(text, match, usual) for match in _apart(found))
-    if all(text[change.start : change.end] == change.text for change in made):
+    line_end = _usual_line_end(text)
+    replacements = tuple(_replacement(text, match, line_end) for match in _without_overlaps(found))
+    if all(text[change.start : change.end] == change.text for change in replacements):
         raise ToolError(f"{path}: `old` and `new` are the same")
-    return made, found[0].rule
+    return replacements, found[0].rule
 
 
-def applied(text: str, made: tuple[Replacement, ...]) -> str:
+def apply_replacements(text: str, replacements: tuple[Replacement, ...]) -> str:
     """The file with the changes applied."""
     parts, at = [], 0
-    for change in made:
+    for change in replacements:
         parts += [text[at : change.start], change.text]
         at = change.end
     return "".join([*parts, text[at:]])
 
 
-def _apart(found: tuple[Match, ...]) -> list[Match]:
+def _without_overlaps(found: tuple[Match, ...]) -> list[Match]:
     """The matches without those that overlap an earlier one."""
     kept: list[Match] = []
     for match in found:
@@ -73,9 +81,9 @@ def _apart(found: tuple[Match, ...]) -> list[Match]:
     return kept
 
 
-def _missing(text: str, old: str, new: str) -> str:
+def _not_found_text(text: str, old: str, new: str) -> str:
     near = nearest(text, old)
-    if len(new.strip()) >= TELLING_CHARS and new in text:
+    if len(new.strip()) >= DISTINCTIVE_CHARS and new in text:
         return f"`old` is not in the file, but `new` is: it seems to be done already.\n{near}".rstrip()
     return f"`old` is not in the file.\n{near}".rstrip()
 
@@ -84,55 +92,57 @@ def _line(text: str, match: Match) -> int:
     return text.count("\n", 0, match.start) + 1
 
 
-def _change(text: str, match: Match, usual: str) -> Replacement:
+def _replacement(text: str, match: Match, line_end: str) -> Replacement:
     start, end = match.start, match.end
-    if match.whole and not match.wanted.new:
-        return _without(text, start, end)
+    if match.whole and not match.wording.new:
+        return _remove_lines(text, start, end)
     region = text[start:end].split("\n")
     theirs = [line.removesuffix("\r") for line in region[:-1]] + region[-1:]
     ends = ["\r\n" if line.endswith("\r") else "\n" for line in region[:-1]]
-    usual = max(sorted(set(ends)), key=ends.count, default=usual)
-    old, new = match.wanted.old.split("\n"), match.wanted.new.split("\n")
+    line_end = max(sorted(set(ends)), key=ends.count, default=line_end)
+    old, new = match.wording.old.split("\n"), match.wording.new.split("\n")
     lines: list[tuple[str, str]] = []
-    for same, (first, last), (at, until) in _compared(old, new):
+    for same, (first, last), (at, until) in _compare(old, new):
         if same:
-            lines += [(theirs[number], [*ends, usual][number]) for number in range(first, last)]
+            lines += [(theirs[number], [*ends, line_end][number]) for number in range(first, last)]
             continue
-        pairs = last - first == until - at
+        is_paired = last - first == until - at
         for number in range(at, until):
             before = first + number - at
-            told = (theirs[before], old[before]) if pairs else ("", "")
-            lines.append((_adapted(new[number], *told, match, text[start:end]), usual))
-    return Replacement(start, end, "".join(line + ended for line, ended in lines[:-1]) + lines[-1][0])
+            pair = (theirs[before], old[before]) if is_paired else ("", "")
+            lines.append((_adapt(new[number], *pair, match, text[start:end]), line_end))
+    return Replacement(
+        start, end, "".join(line + line_ending for line, line_ending in lines[:-1]) + lines[-1][0]
+    )
 
 
-def _without(text: str, start: int, end: int) -> Replacement:
+def _remove_lines(text: str, start: int, end: int) -> Replacement:
     """Removes whole lines, and with them the line end after the last one, or else before the first."""
-    for ended in ("\r\n", "\n"):
-        if text.startswith(ended, end):
-            return Replacement(start, end + len(ended), "")
-    for ended in ("\r\n", "\n"):
-        if text.endswith(ended, 0, start):
-            return Replacement(start - len(ended), end, "")
+    for line_end in ("\r\n", "\n"):
+        if text.startswith(line_end, end):
+            return Replacement(start, end + len(line_end), "")
+    for line_end in ("\r\n", "\n"):
+        if text.endswith(line_end, 0, start):
+            return Replacement(start - len(line_end), end, "")
     return Replacement(start, end, "")
 
 
-def _compared(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:
+def _compare(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:
     """Which lines stay, and which are replaced by which, beginning with the equal lines at both ends."""
     # A model never means to change white space at line ends.
     ours, theirs = [line.rstrip() for line in old], [line.rstrip() for line in new]
-    head = _same(ours, theirs)
-    tail = _same(ours[head:][::-1], theirs[head:][::-1])
+    head = _common_prefix(ours, theirs)
+    tail = _common_prefix(ours[head:][::-1], theirs[head:][::-1])
     ours, theirs = ours[head : len(old) - tail], theirs[head : len(new) - tail]
     opcodes = [("replace", 0, len(ours), 0, len(theirs))]
-    if len(ours) * len(theirs) <= COMPARED:
+    if len(ours) * len(theirs) <= MAX_COMPARISONS:
         opcodes = list(SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes())
     middle = [(tag == "equal", (head + a, head + b), (head + c, head + d)) for tag, a, b, c, d in opcodes]
     end = (len(old) - tail, len(old)), (len(new) - tail, len(new))
     return [(True, (0, head), (0, head)), *middle, (True, *end)]
 
 
-def _same(one: list[str], other: list[str]) -> int:
+def _common_prefix(one: list[str], other: list[str]) -> int:
     """The number of equal lines at the beginning."""
     return next(
         (at for at, (ours, theirs) in enumerate(zip(one, other, strict=False)) if ours != theirs),
@@ -140,31 +150,33 @@ def _same(one: list[str], other: list[str]) -> int:
     )
 
 
-def _adapted(line: str, theirs: str, old: str, match: Match, region: str) -> str:
+def _adapt(line: str, theirs: str, old: str, match: Match, region: str) -> str:
     """A new line in the file's style. ``theirs`` is the file's line that it replaces; the model saw it as ``old``."""
-    slipped = {
-        ord(char): PLAIN[ord(char)] for char in match.wanted.old if ord(char) in PLAIN and char not in region
+    plain_chars = {
+        ord(char): PLAIN[ord(char)] for char in match.wording.old if ord(char) in PLAIN and char not in region
     }
     if "typographic" in match.rule and len(theirs.strip()) == len(old.strip()):
-        line = indent(line) + _kept(line.lstrip(" \t"), theirs.strip(" \t"), old.strip(" \t"), slipped)
-    elif slipped:
-        line = line.translate(slipped)
+        line = indent(line) + _keep_unchanged(
+            line.lstrip(" \t"), theirs.strip(" \t"), old.strip(" \t"), plain_chars
+        )
+    elif plain_chars:
+        line = line.translate(plain_chars)
     if match.whole:
         line = line.rstrip(" \t")
-    return _deepened(line, match) if match.depths and line else line
+    return _reindent(line, match) if match.depths and line else line
 
 
-def _kept(line: str, theirs: str, old: str, slipped: dict[int, str]) -> str:
+def _keep_unchanged(line: str, theirs: str, old: str, plain_chars: dict[int, str]) -> str:
     """The line, with the file's version of each part that is unchanged from ``old``."""
-    if max(len(old), len(line)) > COMPARED_CHARS or len(theirs) != len(old):
-        return line.translate(slipped)
+    if max(len(old), len(line)) > MAX_COMPARED_CHARS or len(theirs) != len(old):
+        return line.translate(plain_chars)
     opcodes = SequenceMatcher(None, old, line, autojunk=False).get_opcodes()
     return "".join(
-        theirs[a:b] if tag == "equal" else line[c:d].translate(slipped) for tag, a, b, c, d in opcodes
+        theirs[a:b] if tag == "equal" else line[c:d].translate(plain_chars) for tag, a, b, c, d in opcodes
     )
 
 
-def _deepened(line: str, match: Match) -> str:
+def _reindent(line: str, match: Match) -> str:
     """The line with the file's indentation: that of the nearest known depth, plus or minus the difference."""
     white, depths = indent(line), match.depths
     if white in depths:
@@ -173,7 +185,7 @@ def _deepened(line: str, match: Match) -> str:
     extra = round((columns(white) - columns(near)) * _ratio(match))
     theirs = depths[near]
     if extra < 0:
-        theirs = _narrowed(theirs, columns(theirs) + extra)
+        theirs = _narrow(theirs, columns(theirs) + extra)
     elif "\t" in theirs or (not theirs and any("\t" in each for each in depths.values())):
         theirs += "\t" * (extra // TAB_COLUMNS) + " " * (extra % TAB_COLUMNS)
     else:
@@ -183,53 +195,55 @@ def _deepened(line: str, match: Match) -> str:
 
 def _ratio(match: Match) -> float:
     """How much wider the file's indentation step is than the model's."""
-    least, most = min(match.depths, key=columns), max(match.depths, key=columns)
-    wide = columns(most) - columns(least)
-    return (columns(match.depths[most]) - columns(match.depths[least])) / wide if wide else 1.0
+    shallowest, deepest = min(match.depths, key=columns), max(match.depths, key=columns)
+    wide = columns(deepest) - columns(shallowest)
+    return (columns(match.depths[deepest]) - columns(match.depths[shallowest])) / wide if wide else 1.0
 
 
-def _narrowed(white: str, width: int) -> str:
+def _narrow(white: str, width: int) -> str:
     while white and columns(white) > width:
         white = white[:-1]
     return white
 
 
-def _usual_of(text: str) -> str:
+def _usual_line_end(text: str) -> str:
     """The file's usual line end."""
     dos = text.count("\r\n")
     return "\r\n" if dos and dos * 2 >= text.count("\n") else "\n"
 
 
 AROUND = 2
-MOST_SHOWN = 40
-MOST_LINES = 20_000
+MAX_SHOWN_LINES = 40
+MAX_SEARCHED_LINES = 20_000
 LINE_CHARS = 200
-LIKE = 0.3
+MIN_LIKENESS = 0.3
 """Below this, two lines are unrelated."""
 
 
 def nearest(text: str, old: str) -> str:
     """The lines most like ``old``, with their numbers; "" if none are similar."""
-    sought = [line for line in old.split("\n") if line.strip()]
-    lines = [line.removesuffix("\r") for line in text.split("\n")[:MOST_LINES]]
-    if not sought:
+    non_blank = [line for line in old.split("\n") if line.strip()]
+    lines = [line.removesuffix("\r") for line in text.split("\n")[:MAX_SEARCHED_LINES]]
+    if not non_blank:
         return ""
     # The longest line stands for all of them.
     at, anchor = max(enumerate(old.split("\n")), key=lambda one: len(one[1].strip()))
-    wanted = _pieces(anchor)
-    scored = ((_likeness(wanted, _pieces(line)), -number) for number, line in enumerate(lines))
+    anchor_trigrams = _trigrams(anchor)
+    scored = ((_likeness(anchor_trigrams, _trigrams(line)), -number) for number, line in enumerate(lines))
     likeness, best = max(scored, default=(0.0, 0))
-    if likeness < LIKE:
+    if likeness < MIN_LIKENESS:
         return ""
     first = max(0, -best - at - AROUND)
-    last = min(len(lines), -best - at + len(old.split("\n")) + AROUND, first + MOST_SHOWN)
+    last = min(len(lines), -best - at + len(old.split("\n")) + AROUND, first + MAX_SHOWN_LINES)
     last = max(last, min(len(lines), -best + 1))
-    first = max(first, last - MOST_SHOWN)
-    shown = "\n".join(f"{number + 1}\t{clipped(lines[number], LINE_CHARS)}" for number in range(first, last))
+    first = max(first, last - MAX_SHOWN_LINES)
+    shown = "\n".join(
+        f"{number + 1}\t{clip_line(lines[number], LINE_CHARS)}" for number in range(first, last)
+    )
     return f"The nearest lines:\n{shown}"
 
 
-def _pieces(line: str) -> frozenset[str]:
+def _trigrams(line: str) -> frozenset[str]:
     plain = " ".join(line[:LINE_CHARS].lower().split())
     return frozenset(plain[at : at + 3] for at in range(max(1, len(plain) - 2))) if plain else frozenset()
 

@@ -22,7 +22,7 @@ from msgspec import Meta
 from codebutler.config.skills import Skill
 from codebutler_worker.skills import Library
 from codebutler_worker.tools.outcome import NoteKeeper, PlanStep, Result, ToolError
-from codebutler_worker.tools.programs import ProgramOutput, SandboxPrograms, told
+from codebutler_worker.tools.programs import ProgramOutput, SandboxPrograms, shorten_output
 from codebutler_worker.tools.shell import ShellOutput, ShellTerminal
 
 Kind = Literal["read", "edit", "command", "web", "own"]
@@ -35,16 +35,16 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class CallDescription:
     """A call in people's terms. ``summary`` is one short line; ``tool`` and ``input`` are what a card asks permission
     for, in the terms that all agents' cards use (``Bash`` with ``command``, ``Write`` and ``Edit`` with ``file_path``).
-    ``again``: the same call may follow itself (it polls for progress). ``kind``: the call's own kind, if it differs
-    from the tool's."""
+    ``repeatable``: the same call may follow itself, to poll for progress. ``kind``: the call's own kind, if it
+    differs from the tool's."""
 
     summary: str
     tool: str
     input: dict[str, Any]
-    again: bool = False
+    repeatable: bool = False
     kind: Kind | None = None
 
 
@@ -71,7 +71,7 @@ class Tool:
     description: str
     kind: Kind
     arguments: type[Arguments]
-    describe: Callable[[Any], Described]
+    describe: Callable[[Any], CallDescription]
     run: Callable[[Context, Any], Awaitable[Result]]
 
 
@@ -93,14 +93,14 @@ class _TerminalCommand(Arguments, frozen=True):
     wait_s: Annotated[int, Meta(ge=0, le=300, description="Return after at most this many seconds.")] = 30
 
 
-def _described(args: _TerminalCommand) -> Described:
+def _describe(args: _TerminalCommand) -> CallDescription:
     if args.command:
         command = _command(args)
-        return Described(" ".join(command.split()), "Bash", {"command": command})
+        return CallDescription(" ".join(command.split()), "Bash", {"command": command})
     if args.type:
-        return Described(f"types {args.type!r}", "Bash", {"type": args.type}, again=True)
+        return CallDescription(f"types {args.type!r}", "Bash", {"type": args.type}, repeatable=True)
     words = {"CTRL_C": "Ctrl-C", "KILL": "ends the shell"}.get(args.signal, "more output")
-    return Described(words, "Bash", {"signal": args.signal}, again=True, kind="own")
+    return CallDescription(words, "Bash", {"signal": args.signal}, repeatable=True, kind="own")
 
 
 async def _run(context: Context, args: _TerminalCommand) -> Result:
@@ -126,14 +126,14 @@ def _command(args: _TerminalCommand) -> str:
     return f"cd -- {shlex.quote(args.cwd)} && {{\n{args.command}\n}}"
 
 
-def _result(command: str, heard: ShellOutput) -> Result:
-    state = "still running" if heard.exit_code is None else f"exit code {heard.exit_code}, in {heard.cwd}"
+def _result(command: str, output: ShellOutput) -> Result:
+    state = "still running" if output.exit_code is None else f"exit code {output.exit_code}, in {output.cwd}"
     return Result(
-        f"{heard.text}\n({state})".lstrip("\n"),
+        f"{output.text}\n({state})".lstrip("\n"),
         argv=("bash", "-c", command) if command else (),
-        exit_code=heard.exit_code,
-        truncated=heard.truncated,
-        container=heard.container,
+        exit_code=output.exit_code,
+        truncated=output.truncated,
+        container=output.container,
     )
 
 
@@ -144,7 +144,7 @@ RUN_TERMINAL_COMMAND = Tool(
     "with `type` to answer it, or with signal CTRL_C to interrupt it.",
     "command",
     _TerminalCommand,
-    _described,
+    _describe,
     _run,
 )
 """One terminal per turn; the directory is kept from turn to turn."""
@@ -167,7 +167,7 @@ def bash(allowed: Sequence[str]) -> Tool:
         f"no &&, no variables. These programs may be run: {', '.join(sorted(allowed))}.",
         "command",
         _Bash,
-        lambda args: Described(args.command, "Bash", {"command": args.command}),
+        lambda args: CallDescription(args.command, "Bash", {"command": args.command}),
         partial(_bash, frozenset(allowed)),
     )
 
@@ -177,7 +177,7 @@ async def _bash(allowed: frozenset[str], context: Context, args: _Bash) -> Resul
     if words[0] not in allowed:
         raise ToolError(f"{words[0]} may not be run here (native.allowedPrograms): use another tool")
     ran = await context.programs.run(words, limit_bytes=BASH_BYTES, limit_s=args.limit_s, network=True)
-    text, cut = told(ran.output)
+    text, cut = shorten_output(ran.output)
     note = f"\n({ran.note})" if ran.note else ""
     return Result(
         f"{text}\n(exit code {ran.exit_code}){note}".lstrip("\n"),
@@ -204,7 +204,7 @@ def _split(command: str) -> tuple[str, ...]:
 
 
 SKILL_BYTES = 64 * 2**10
-SKILL_S = 60.0
+SKILL_LIMIT_S = 60.0
 DESCRIBED_CHARS = 200
 
 
@@ -213,23 +213,23 @@ class _UseSkill(Arguments, frozen=True):
     arguments: Annotated[str, Meta(max_length=20_000, description="What to use it on, in words.")] = ""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _SkillOutput(msgspec.Struct, frozen=True):
     text: str
 
 
 def use_skill(library: Library) -> Tool:
     """Instructions are returned as the tool's result; a program runs in the sandbox, without network and keys."""
     skills = library.enabled()
-    listed = "\n".join(
+    skill_lines = "\n".join(
         f"- {name}: {skill.description[:DESCRIBED_CHARS]}" for name, skill in sorted(skills.items())
     )
     return Tool(
         "use_skill",
-        f"Learn how something is done here before you do it. The skills:\n{listed}",
+        f"Learn how something is done here before you do it. The skills:\n{skill_lines}",
         # A call that may run a program needs the same permission as a command.
         "command" if any(skill.kind == "code" for skill in skills.values()) else "own",
         _UseSkill,
-        lambda args: Described(args.name, "Skill", {"skill": args.name, "arguments": args.arguments}),
+        lambda args: CallDescription(args.name, "Skill", {"skill": args.name, "arguments": args.arguments}),
         partial(_use, library),
     )
 
@@ -243,22 +243,22 @@ async def _use(library: Library, context: Context, args: _UseSkill) -> Result:
         )
     if skill.kind == "prompt":
         return Result(f"The skill {skill.name}; go on by it:\n\n{skill.instructions}")
-    given = msgspec.json.encode({"arguments": args.arguments, "workdir": str(context.workdir)})
+    request = msgspec.json.encode({"arguments": args.arguments, "workdir": str(context.workdir)})
     argv = ("python3", "-I", "-c", skill.program)
-    ran = await context.programs.run(argv, stdin=given, limit_bytes=SKILL_BYTES, limit_s=SKILL_S)
-    shown = ("python3", f"{skill.name}/skill.py")
+    ran = await context.programs.run(argv, stdin=request, limit_bytes=SKILL_BYTES, limit_s=SKILL_LIMIT_S)
+    argv_shown = ("python3", f"{skill.name}/skill.py")
     if ran.exit_code != 0 or ran.truncated:
         why = ran.note or f"it ended with exit code {ran.exit_code}"
         text = f"The skill {skill.name} did not work: {why}\n{ran.output[-2000:]}"
-        return Result(text, ok=False, argv=shown, exit_code=ran.exit_code, truncated=ran.truncated)
-    return Result(_answer(skill, ran), argv=shown, exit_code=0)
+        return Result(text, ok=False, argv=argv_shown, exit_code=ran.exit_code, truncated=ran.truncated)
+    return Result(_skill_answer(skill, ran), argv=argv_shown, exit_code=0)
 
 
-def _answer(skill: Skill, ran: ProgramOutput) -> str:
+def _skill_answer(skill: Skill, ran: ProgramOutput) -> str:
     """The program's answer: the JSON object in its last line. Raises ToolError if there is none."""
     lines = ran.output.strip().splitlines()
     try:
-        return msgspec.json.decode(lines[-1] if lines else "", type=_Said).text or "(no output)"
+        return msgspec.json.decode(lines[-1] if lines else "", type=_SkillOutput).text or "(no output)"
     except (msgspec.DecodeError, UnicodeError):
         raise ToolError(
             f'the skill {skill.name} did not end with a line of JSON such as {{"text": "…"}}'

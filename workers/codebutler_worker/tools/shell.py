@@ -18,7 +18,7 @@ from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.pty import INTERRUPT, PtyProcess
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.programs import told
+from codebutler_worker.tools.programs import shorten_output
 
 BASH = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 START_S = 60.0
@@ -26,7 +26,7 @@ TICK_S = 0.05
 BACKLOG_BYTES = 4 * 2**20
 BUSY = "a command still runs: ask for more of its output, type into it, or send it CTRL_C"
 IDLE = "no command runs: give one"
-GONE = "the shell ended; the next command gets a new one"
+SHELL_ENDED = "the shell ended; the next command gets a new one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class ShellTerminal:
         self._policy = policy
         self._clock = clock
         self._process: PtyProcess | None = None
-        self._word = ""
+        self._secret = ""
         self._container = ""
-        self._listener = MarkReader("")
-        self._backlog = Unread()
+        self._reader = MarkReader("")
+        self._backlog = UnreadOutput()
         self._number = 0
         self._busy = False
 
@@ -74,35 +74,35 @@ class ShellTerminal:
         return (*self._refused, *(self._access.refused if self._access is not None else ()))
 
     @property
-    def begun(self) -> bool:
+    def is_used(self) -> bool:
         """Whether it was used at all."""
-        return bool(self._word)
+        return bool(self._secret)
 
     async def run(self, command: str, wait_s: float) -> ShellOutput:
         """Run a command and collect output until it ends, at most ``wait_s``. Raises ToolError."""
         if self._busy:
             raise ToolError(BUSY)
-        process = await self._started()
-        self._listener.forget()
+        process = await self._start()
+        self._reader.forget()
         self._number += 1
         self._busy = True
-        if not await process.write(spelled(self._word, self._number, command)):
+        if not await process.write(command_lines(self._secret, self._number, command)):
             raise ToolError("the shell does not accept input: send it CTRL_C")
         return await self._listen(process, wait_s)
 
     async def more(self, wait_s: float) -> ShellOutput:
         """Collect more output of the running command. Raises ToolError if there is none."""
-        return await self._listen(self._running(), wait_s)
+        return await self._listen(self._running_process(), wait_s)
 
     async def type(self, text: str) -> None:
         """Type into the running command. Raises ToolError."""
-        process = self._running()
+        process = self._running_process()
         if not await process.write(text.replace("\n", "\r").encode(errors="replace")):
             raise ToolError("the command does not read its input")
 
     async def interrupt(self) -> None:
         """Send Ctrl-C to the running command. Raises ToolError if there is none."""
-        await self._running().write(INTERRUPT)
+        await self._running_process().write(INTERRUPT)
 
     async def close(self) -> None:
         """End the shell and everything it started; the next command gets a new one in the same directory."""
@@ -115,16 +115,16 @@ class ShellTerminal:
             self._refused += access.refused
             await access.close()
 
-    def _running(self) -> PtyProcess:
+    def _running_process(self) -> PtyProcess:
         if self._process is None or not self._busy:
             raise ToolError(IDLE)
         return self._process
 
-    async def _started(self) -> PtyProcess:
+    async def _start(self) -> PtyProcess:
         if self._process is not None:
             return self._process
-        self._word = secrets.token_hex(8)
-        self._listener, self._backlog, self._number = MarkReader(self._word), Unread(), 0
+        self._secret = secrets.token_hex(8)
+        self._reader, self._backlog, self._number = MarkReader(self._secret), UnreadOutput(), 0
         access = self._access = await self._network_policy.open(self._policy.workdir)
         try:
             launch = self._sandbox.wrap(
@@ -138,7 +138,7 @@ class ShellTerminal:
             await self.close()
             raise
         self._container = process.container
-        await process.write(greeting(self._word, self.cwd))
+        await process.write(setup_line(self._secret, self.cwd))
         if (await self._listen(process, START_S)).exit_code is None or self._process is None:
             await self.close()
             raise ToolError("bash does not start here: use other tools")
@@ -148,35 +148,35 @@ class ShellTerminal:
         deadline_s = self._clock.monotonic() + wait_s
         while True:
             process.output.clear()
-            over = process.ended.is_set()
-            self._listener.feed(self._backlog.take())
-            mark = self._listener.mark
+            has_ended = process.ended.is_set()
+            self._reader.feed(self._backlog.take())
+            mark = self._reader.mark
             if mark is not None and mark.number == self._number:
                 self._busy, self.cwd = False, mark.cwd
-                return self._heard(mark.exit_code)
-            if over:
-                return await self._ended(process)
-            left_s = deadline_s - self._clock.monotonic()
-            if self._listener.begun < self._number:
+                return self._output(mark.exit_code)
+            if has_ended:
+                return await self._on_end(process)
+            remaining_s = deadline_s - self._clock.monotonic()
+            if self._reader.started_number < self._number:
                 # Ctrl-C would discard input that the shell has not read yet.
-                left_s = max(left_s, TICK_S)
-            if left_s <= 0:
-                return self._heard(None)
-            await wait_for(self._clock, process.output, left_s)
+                remaining_s = max(remaining_s, TICK_S)
+            if remaining_s <= 0:
+                return self._output(None)
+            await wait_for(self._clock, process.output, remaining_s)
 
-    async def _ended(self, process: PtyProcess) -> ShellOutput:
-        heard = self._heard(process.returncode or 0)
-        note = process.limit_hit or GONE
+    async def _on_end(self, process: PtyProcess) -> ShellOutput:
+        output = self._output(process.returncode or 0)
+        note = process.limit_hit or SHELL_ENDED
         await self.close()
-        return replace(heard, text=f"{heard.text}\n({note})".lstrip("\n"))
+        return replace(output, text=f"{output.text}\n({note})".lstrip("\n"))
 
-    def _heard(self, exit_code: int | None) -> ShellOutput:
-        text, flood = self._listener.take()
-        text, cut = told(text)
+    def _output(self, exit_code: int | None) -> ShellOutput:
+        text, flood = self._reader.take()
+        text, cut = shorten_output(text)
         return ShellOutput(text, exit_code, self.cwd, truncated=cut or flood, container=self._container)
 
 
-class Unread:
+class UnreadOutput:
     """Output that the reader thread has read and nobody has looked at yet; of a flood it keeps the end."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class MarkReader:
 
     def __init__(self, word: str) -> None:
         self.mark: Mark | None = None
-        self.begun = 0
+        self.started_number = 0
         self._mark = re.compile(rb"\x1e" + word.encode() + rb" (\d+) (\d+|begun) ([^\x1e]*)\x1e")
         self._open = bytearray()
         self._head = bytearray()
@@ -233,20 +233,20 @@ class MarkReader:
         self._skipped = 0
 
     def feed(self, data: bytes) -> None:
-        """Read a piece; ``mark`` is the last mark so far, ``begun`` the number of the last command that started."""
+        """Read a piece; updates ``mark``, the last mark, and ``started_number``, the last command that started."""
         self._open += data
         rest = bytes(self._open)
         while found := self._mark.search(rest):
             self._keep(rest[: found.start()])
             if found[2] == b"begun":
-                self.begun = int(found[1])
+                self.started_number = int(found[1])
             else:
                 self.mark = Mark(int(found[1]), int(found[2]), found[3].decode(errors="replace"))
             rest = rest[found.end() :]
         at = rest.rfind(SEPARATOR, max(0, len(rest) - MARK_BYTES))
-        whole = rest if at < 0 else rest[:at]
-        self._keep(whole)
-        self._open = bytearray(rest[len(whole) :])
+        complete = rest if at < 0 else rest[:at]
+        self._keep(complete)
+        self._open = bytearray(rest[len(complete) :])
 
     def forget(self) -> None:
         """Discard the output so far."""
@@ -271,19 +271,19 @@ class MarkReader:
             self._skipped += over
 
 
-def greeting(word: str, cwd: str) -> bytes:
+def setup_line(word: str, cwd: str) -> bytes:
     """The first line for the shell: turn off echo and prompts, and write the mark before each prompt."""
     mark = f'printf "\\036{word} %s %s %s\\036" "$__cb_n" "$?" "$PWD"'
     return (
         f"stty -echo; PS1= PS2=; unset HISTFILE; set +H; __cb_n=0; PROMPT_COMMAND='{mark}'; "
-        f"cd -- \"$(printf %s '{_encoded(cwd)}' | base64 -d)\" 2>/dev/null\n"
+        f"cd -- \"$(printf %s '{_encode(cwd)}' | base64 -d)\" 2>/dev/null\n"
     ).encode()
 
 
-def spelled(word: str, number: int, command: str) -> bytes:
+def command_lines(word: str, number: int, command: str) -> bytes:
     """The lines that make the shell run a command: short enough for any terminal, and encoded so that no running
     program can take part of it for input."""
-    text = _encoded(command)
+    text = _encode(command)
     pieces = [text[at : at + LINE_CHARS] for at in range(0, len(text), LINE_CHARS)]
     lines = ["__cb_c="] + [f"__cb_c=$__cb_c'{piece}'" for piece in pieces]
     begun = f"__cb_n={number}; printf '\\036{word} {number} begun \\036'"
@@ -291,5 +291,5 @@ def spelled(word: str, number: int, command: str) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return base64.b64encode(text.encode(errors="replace")).decode()

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from codebutler.config.programs import section_of
+from codebutler.config.programs import model_section_of
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError
@@ -41,15 +41,15 @@ from codebutler_worker.trials.turns import (
     COLOURS,
     OFFLINE,
     Subject,
+    TrialRunner,
     TrialTurn,
-    Trier,
     picture,
     scratch_repository,
 )
 from codebutler_worker.worker.bootstrap import Roster
 
 STOP_S = 10.0
-MOST_BYTES = 10_000
+MAX_BYTES = 10_000
 REMEMBER = "Remember the word {word}. Answer with the one word READY and nothing else. Use no tool."
 # A prompt that the offline agent understands.
 REHEARSAL = "list the files"
@@ -82,7 +82,7 @@ class Trial:
     """One agent under trial: ``cells`` holds what is known so far."""
 
     subject: Subject
-    trier: Trier
+    runner: TrialRunner
     config: Config
     cells: dict[Capability, Cell] = field(default_factory=dict)
     model: str = ""
@@ -98,7 +98,7 @@ class Trial:
         for capability, why in self.subject.unsupported.items():
             state: CellState = "not tried" if why == OFFLINE else "not supported"
             self.cells[capability] = Cell(capability=capability, state=state, text=why)
-        ways: Mapping[str, Callable[[], Awaitable[None]]] = {
+        steps: Mapping[str, Callable[[], Awaitable[None]]] = {
             "remember": self._remember,
             "write": self._write,
             "deny": self._deny,
@@ -113,122 +113,115 @@ class Trial:
             if name != "remember" and not self.first.ok:
                 break
             yield name
-            await ways[name]()
+            await steps[name]()
         for capability in CAPABILITIES:
             if capability not in self.cells:
-                self._put(capability, "not tried", "it gave no answer")
+                self._set(capability, "not tried", "it gave no answer")
 
-    def _put(self, capability: Capability, state: CellState, text: str = "", fix: str = "") -> None:
+    def _set(self, capability: Capability, state: CellState, text: str = "", fix: str = "") -> None:
         if capability not in self.subject.unsupported:
             self.cells[capability] = Cell(capability=capability, state=state, text=text, fix=fix)
 
     async def _remember(self) -> None:
         offline = self.subject.kind == "rehearsal"
-        self.first = turn = await self.trier.turn(REHEARSAL if offline else REMEMBER.format(word=self.word))
+        self.first = turn = await self.runner.turn(REHEARSAL if offline else REMEMBER.format(word=self.word))
         self.model = turn.model
         if not turn.ok:
-            self._put(
+            self._set(
                 "answer", "no", turn.text, "Do what it says, then run `codebutler doctor --live` again."
             )
             return
-        self._put("answer", "yes", f"in {turn.took_s:.1f} s")
+        self._set("answer", "yes", f"in {turn.took_s:.1f} s")
         usage = turn.finished.usage if turn.finished else None
         if usage is not None and usage.cost_usd is not None:
-            self._put("cost", "yes", f"${usage.cost_usd:.4f} for the first run")
+            self._set("cost", "yes", f"${usage.cost_usd:.4f} for the first run")
         elif usage is not None and usage.input_tokens:
             text = f"it reports tokens ({usage.input_tokens} in, {usage.output_tokens} out), but no price"
-            named = self.subject.kind in ("kimi", "native")
-            fix = "Set the price of its model in `native.prices`." if named else "Budgets cannot count it."
-            self._put("cost", "no", text, fix)
+            has_prices = self.subject.kind in ("kimi", "native")
+            fix = (
+                "Set the price of its model in `native.prices`." if has_prices else "Budgets cannot count it."
+            )
+            self._set("cost", "no", text, fix)
         else:
-            self._put("cost", "no", "it reports neither tokens nor cost", "Budgets cannot count it.")
+            self._set("cost", "no", "it reports neither tokens nor cost", "Budgets cannot count it.")
 
     async def _write(self) -> None:
-        turn = await self.trier.turn(WRITE, session=self.first)
-        written = _content(self.trier.repo, "word.txt")
-        if self.word in written or self.word in turn.text:
-            self._put("resume", "yes", "it knew what an earlier run had said")
+        turn = await self.runner.turn(WRITE, session=self.first)
+        content = _content(self.runner.repo, "word.txt")
+        if self.word in content or self.word in turn.text:
+            self._set("resume", "yes", "it knew what an earlier run had said")
         else:
-            text = (
-                "its session was lost"
-                if turn.fresh
-                else _broken(turn, "it did not know what an earlier run had said")
-            )
-            self._put("resume", "no", text, "Repeat what matters in each message, or use another agent.")
-        if written:
-            self._put("tools", "yes", "it wrote a file")
+            fix = "Repeat what matters in each message, or use another agent."
+            self._set("resume", "no", _why_forgotten(turn), fix)
+        if content:
+            self._set("tools", "yes", "it wrote a file")
         elif turn.tools:
-            self._put(
+            self._set(
                 "tools", "no", "its tool wrote nothing", "See `codebutler logs`; is the sandbox set up?"
             )
         else:
-            self._put(
-                "tools", "no", _broken(turn, "it called no tool"), "Choose a model that can call tools."
+            self._set(
+                "tools", "no", _failure_or(turn, "it called no tool"), "Choose a model that can call tools."
             )
 
     async def _deny(self) -> None:
-        turn = await self.trier.turn(RUN.format(command=DENIED), mode="ask", allow=False)
-        if os.path.lexists(self.trier.repo / "denied.txt"):
+        turn = await self.runner.turn(RUN.format(command=DENIED), mode="ask", allow=False)
+        if os.path.lexists(self.runner.repo / "denied.txt"):
             text = (
                 "it ran a command although nobody allowed it"
-                if turn.asked
+                if turn.asked_permission
                 else "it ran a command without asking"
             )
-            self._put("deny", "no", text, "Only the sandbox limits it: do not rely on permission mode `ask`.")
-        elif turn.asked:
-            self._put("deny", "yes", "it asked, was refused, and ran nothing")
+            self._set("deny", "no", text, "Only the sandbox limits it: do not rely on permission mode `ask`.")
+        elif turn.asked_permission:
+            self._set("deny", "yes", "it asked, was refused, and ran nothing")
         else:
-            self._put("deny", "not tried", _broken(turn, "it did not try to run the command"))
+            self._set("deny", "not tried", _failure_or(turn, "it did not try to run the command"))
 
     async def _plan(self) -> None:
-        turn = await self.trier.turn(PLANNED, mode="plan", allow=False)
-        if os.path.lexists(self.trier.repo / "planned.txt"):
-            self._put("plan", "no", "it wrote a file in plan mode", "Do not rely on `!mode plan` with it.")
+        turn = await self.runner.turn(PLANNED, mode="plan", allow=False)
+        if os.path.lexists(self.runner.repo / "planned.txt"):
+            self._set("plan", "no", "it wrote a file in plan mode", "Do not rely on `!mode plan` with it.")
         elif turn.ok:
-            self._put("plan", "yes", "it changed nothing in plan mode")
+            self._set("plan", "yes", "it changed nothing in plan mode")
         else:
-            self._put("plan", "no", turn.text, "Use another mode with it.")
+            self._set("plan", "no", turn.text, "Use another mode with it.")
 
     async def _stop(self) -> None:
-        turn = await self.trier.turn(RUN.format(command=LONG), blow="stop")
+        turn = await self.runner.turn(RUN.format(command=LONG), interruption="stop")
         if turn.ended_s is None:
-            self._put("stop", "not tried", _broken(turn, "it was not busy, so there was nothing to stop"))
+            self._set("stop", "not tried", _failure_or(turn, "it was not busy, so there was nothing to stop"))
         elif turn.finished is not None and turn.finished.reason == "stopped" and turn.ended_s <= STOP_S:
-            self._put("stop", "yes", f"in {turn.ended_s:.1f} s")
+            self._set("stop", "yes", f"in {turn.ended_s:.1f} s")
         else:
             text = f"it took {turn.ended_s:.1f} s and ended with: {turn.text}"
-            self._put("stop", "no", text, "Use `!kill` to stop it.")
+            self._set("stop", "no", text, "Use `!kill` to stop it.")
 
     async def _kill(self) -> None:
-        turn = await self.trier.turn(RUN.format(command=LONG), session=self.first, blow="kill")
+        turn = await self.runner.turn(RUN.format(command=LONG), session=self.first, interruption="kill")
         if turn.ended_s is None:
-            self._put(
+            self._set(
                 "resume-after-kill",
                 "not tried",
-                _broken(turn, "it was not busy, so there was nothing to kill"),
+                _failure_or(turn, "it was not busy, so there was nothing to kill"),
             )
 
     async def _recall(self) -> None:
         if "resume-after-kill" in self.cells:
             return
-        turn = await self.trier.turn(RECALL, session=self.first)
+        turn = await self.runner.turn(RECALL, session=self.first)
         if self.word in turn.text:
-            self._put("resume-after-kill", "yes", "it continued in the same session")
+            self._set("resume-after-kill", "yes", "it continued in the same session")
             return
-        text = (
-            "its session was lost"
-            if turn.fresh
-            else _broken(turn, "it did not know what an earlier run had said")
-        )
-        self._put("resume-after-kill", "no", text, "After a crash, repeat what matters.")
+        self._set("resume-after-kill", "no", _why_forgotten(turn), "After a crash, repeat what matters.")
 
     async def _image(self) -> None:
         colour = secrets.choice(tuple(COLOURS))
         content = picture(colour)
         try:
-            path = save_file(self.trier.repo, FILES, "1-picture.png", content)
+            path = save_file(self.runner.repo, FILES, "1-picture.png", content)
         except (OSError, CodeButlerError) as error:
-            self._put("image", "not tried", f"the picture could not be stored: {error}")
+            self._set("image", "not tried", f"the picture could not be stored: {error}")
             return
         row = AttachmentRow(
             message_id="m",
@@ -239,42 +232,49 @@ class Trial:
             state="stored",
             path=path,
         )
-        turn = await self.trier.turn(PICTURE.format(note=file_note(row, str(self.trier.repo))))
+        turn = await self.runner.turn(PICTURE.format(note=file_note(row, str(self.runner.repo))))
         if colour in turn.text.lower():
-            self._put("image", "yes", "it named the colour of a picture")
+            self._set("image", "yes", "it named the colour of a picture")
         else:
-            text = _broken(turn, f"it did not see the colour of a picture: {turn.text[:80]}")
-            self._put("image", "no", text, "Choose a model that accepts pictures, or describe them.")
+            text = _failure_or(turn, f"it did not see the colour of a picture: {turn.text[:80]}")
+            self._set("image", "no", text, "Choose a model that accepts pictures, or describe them.")
 
     async def _mcp(self) -> None:
         if not server():
-            self._put("mcp", "not tried", "our test server needs Perl", "Install Perl.")
+            self._set("mcp", "not tried", "our test server needs Perl", "Install Perl.")
             return
-        turn = await self.trier.turn(MCP)
+        turn = await self.runner.turn(MCP)
         calls = [used for used in turn.tools if asks_to_push(used.name)]
-        if any(used.id in turn.done for used in calls):
-            self._put("mcp", "yes", f"it called {calls[0].name}")
+        if any(used.id in turn.succeeded for used in calls):
+            self._set("mcp", "yes", f"it called {calls[0].name}")
         else:
-            text = "its call failed" if calls else _broken(turn, "it did not find our server's tool")
-            self._put(
+            text = "its call failed" if calls else _failure_or(turn, "it did not find our server's tool")
+            self._set(
                 "mcp", "no", text, "It asks for a push in words instead; servers of your own may fail too."
             )
 
 
-def _broken(turn: TrialTurn, otherwise: str) -> str:
+def _failure_or(turn: TrialTurn, otherwise: str) -> str:
     """Why a turn showed nothing: it failed itself, or else ``otherwise``."""
     return otherwise if turn.ok else turn.text or otherwise
+
+
+def _why_forgotten(turn: TrialTurn) -> str:
+    """Why it did not know what an earlier run had said."""
+    if turn.fresh:
+        return "its session was lost"
+    return _failure_or(turn, "it did not know what an earlier run had said")
 
 
 def _content(repo: Path, name: str) -> str:
     """The content of a file that an agent wrote, if it is a regular file."""
     try:
-        return read_regular(repo, name, MOST_BYTES, head=True).decode(errors="replace")
+        return read_regular(repo, name, MAX_BYTES, head=True).decode(errors="replace")
     except OSError:
         return ""
 
 
-def price_of(subjects: Sequence[Subject]) -> str:
+def announcement(subjects: Sequence[Subject]) -> str:
     """Announces the turns that are about to run. Pure."""
     if not subjects:
         return "No agent is ready, so nothing was tried."
@@ -284,21 +284,21 @@ def price_of(subjects: Sequence[Subject]) -> str:
 
 
 async def try_agent(
-    found: Survey, subject: Subject, group: Sequence[RepoSettings], home: Path, state: Path
+    survey: Survey, subject: Subject, group: Sequence[RepoSettings], home: Path, state: Path
 ) -> AsyncIterator[CheckupLine]:
     """Its steps, then its row and its finding. ``group``: the repositories with its settings; ``state``: the
     supervisor's directory, which no agent may see."""
     async with scratch_repository(group[0]) as repo:
         settings = msgspec.structs.replace(group[0], path=str(repo), name="sample")
         roster = Roster(settings, home, state, SystemClock())
-        trier = Trier(
+        runner = TrialRunner(
             roster,
             subject.name,
             repo,
-            hits_at_once=subject.kind == "headless",
+            interrupts_at_start=subject.kind == "headless",
             is_ours=subject.kind == "native",
         )
-        trial = Trial(subject, trier, settings.config)
+        trial = Trial(subject, runner, settings.config)
         try:
             steps = subject.turns
             async for name in trial.run():
@@ -306,28 +306,28 @@ async def try_agent(
                 yield CheckupLine(step=f"{subject.name}: {number}: {STEPS[name]}")
         finally:
             await roster.close()
-    row = _row(found, trial, tuple(each.name for each in group))
+    row = _row(survey, trial, tuple(each.name for each in group))
     yield CheckupLine(row=row)
     yield CheckupLine(finding=live_finding(row))
 
 
-def _row(found: Survey, trial: Trial, repos: tuple[str, ...]) -> AgentResult:
-    known = SUPPORTED.get(trial.subject.name) if trial.subject.kind in SUPPORTED else None
+def _row(survey: Survey, trial: Trial, repos: tuple[str, ...]) -> AgentResult:
+    supported = SUPPORTED.get(trial.subject.name) if trial.subject.kind in SUPPORTED else None
     return AgentResult(
         agent=trial.subject.name,
         repos=repos,
-        version=found.version,
-        floor=dotted(known.floor) if known else "",
-        tested=dotted(known.tested) if known else "",
+        version=survey.version,
+        floor=dotted(supported.floor) if supported else "",
+        tested=dotted(supported.tested) if supported else "",
         model=_model(trial.config, trial.subject.name) or trial.model,
-        turns=trial.trier.turns,
-        cost_usd=round(trial.trier.cost_usd, 6),
+        turns=trial.runner.turns,
+        cost_usd=round(trial.runner.cost_usd, 6),
         cells=tuple(trial.cells[name] for name in CAPABILITIES),
     )
 
 
 def _model(config: Config, agent: str) -> str:
-    section = section_of(config, agent)
+    section = model_section_of(config, agent)
     return section.model if section is not None else ""
 
 
@@ -338,13 +338,13 @@ def live_finding(row: AgentResult) -> Finding:
     if answer.state != "yes":
         return fail("live", row.agent, answer.text)
     cost = f", ${row.cost_usd:.2f} in all" if row.cost_usd else ""
-    told = f"answered {answer.text}; {_counted(row.cells)}{cost}"
+    text = f"answered {answer.text}; {_count_working(row.cells)}{cost}"
     missing = [f"{cell.capability}: {cell.text}" for cell in row.cells if cell.state == "no"]
     if missing:
-        return warn("live", row.agent, f"{told}; missing: {'; '.join(missing)}")
-    return ok("live", row.agent, told)
+        return warn("live", row.agent, f"{text}; missing: {'; '.join(missing)}")
+    return ok("live", row.agent, text)
 
 
-def _counted(cells: Sequence[Cell]) -> str:
+def _count_working(cells: Sequence[Cell]) -> str:
     tried = [cell for cell in cells if cell.state in ("yes", "no")]
     return f"{sum(cell.state == 'yes' for cell in tried)} of {len(tried)} capabilities work"

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from codebutler.config.git_repo import sudo_user
-from codebutler.config.programs import CONFIGURED, Choice, Mode, is_headless, section_of
+from codebutler.config.programs import CONFIGURED, Choice, Mode, is_headless, model_section_of
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.protocol.capabilities import CAPABILITIES, Capability
@@ -42,25 +42,25 @@ from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.worker.bootstrap import Roster
 
 TURN_S = 120.0
-Blow = Literal["", "stop", "kill"]
+Interruption = Literal["", "stop", "kill"]
 """What happens to a turn once it works: nothing, the effect of `!stop`, or SIGKILL for all its processes."""
-NO = "This is a test of refusals: the answer is no. Say REFUSED and end."
+REFUSAL = "This is a test of refusals: the answer is no. Say REFUSED and end."
 
 
 @dataclass(slots=True)
 class TrialTurn:
-    """One turn. ``ended_s``: how long it took to end after the blow. ``asked``: it asked for permission."""
+    """One turn. ``ended_s``: how long it took to end after the interruption. ``asked_permission``: it did so."""
 
     session_id: str = ""
     fresh: bool = False
     model: str = ""
-    asked: bool = False
+    asked_permission: bool = False
     tools: list[ToolUse] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
+    succeeded: set[str] = field(default_factory=set)
     finished: Finished | None = None
     took_s: float = 0.0
     ended_s: float | None = None
-    late: bool = False
+    timed_out: bool = False
 
     @property
     def ok(self) -> bool:
@@ -70,25 +70,31 @@ class TrialTurn:
     @property
     def text(self) -> str:
         """Its answer, or why there is none."""
-        if self.late:
+        if self.timed_out:
             return f"no answer within {TURN_S:g} s"
         return self.finished.text if self.finished else "its run did not finish"
 
 
-class Trier:
-    """Runs turns of one agent in one scratch repository. ``turns`` and ``cost_usd`` add up; ``hits_at_once``: it
+class TrialRunner:
+    """Runs turns of one agent in one scratch repository. ``turns`` and ``cost_usd`` add up; ``interrupts_at_start``: it
     reports no tools, so its turns are stopped or killed as soon as they have begun. ``is_ours``: it works in this
     process, so killing it means to abandon it in the middle of its turn."""
 
     def __init__(
-        self, roster: Roster, name: str, repo: Path, *, hits_at_once: bool = False, is_ours: bool = False
+        self,
+        roster: Roster,
+        name: str,
+        repo: Path,
+        *,
+        interrupts_at_start: bool = False,
+        is_ours: bool = False,
     ) -> None:
         self.repo = repo
         self.turns = 0
         self.cost_usd = 0.0
         self._roster = roster
         self._name = name
-        self._hits_at_once = hits_at_once
+        self._interrupts_at_start = interrupts_at_start
         self._is_ours = is_ours
 
     async def turn(
@@ -98,12 +104,12 @@ class Trier:
         session: TrialTurn | None = None,
         mode: Mode = "",
         allow: bool = True,
-        blow: Blow = "",
+        interruption: Interruption = "",
     ) -> TrialTurn:
         """Run one turn in a new session or in that of ``session``. ``allow``: the answer to its requests for
         permission. Never raises for a turn that fails."""
         self.turns += 1
-        found = TrialTurn()
+        result = TrialTurn()
         request = TurnRequest(
             turn_id=f"doctor{self.turns}",
             conversation="doctor",
@@ -117,63 +123,70 @@ class Trier:
         try:
             async with asyncio.timeout(TURN_S):
                 backend = await self._roster.get(self._name, Choice(mode=mode) if mode else CONFIGURED)
-                await self._heard(
-                    backend, request, found, blow, Answer(allow=allow, text="" if allow else NO)
+                await self._read_events(
+                    backend, request, result, interruption, Answer(allow=allow, text="" if allow else REFUSAL)
                 )
         except TimeoutError:
-            found.late = True
+            result.timed_out = True
         except CodeButlerError as error:
-            found.finished = Finished(ok=False, text=str(error), reason="unavailable")
-        found.took_s = time.monotonic() - began_s
-        if found.finished is not None:
-            self.cost_usd += found.finished.usage.cost_usd or 0.0
-        return found
+            result.finished = Finished(ok=False, text=str(error), reason="unavailable")
+        result.took_s = time.monotonic() - began_s
+        if result.finished is not None:
+            self.cost_usd += result.finished.usage.cost_usd or 0.0
+        return result
 
-    async def _heard(
-        self, backend: AgentBackend, request: TurnRequest, found: TrialTurn, blow: Blow, answer: Answer
+    async def _read_events(
+        self,
+        backend: AgentBackend,
+        request: TurnRequest,
+        result: TrialTurn,
+        interruption: Interruption,
+        answer: Answer,
     ) -> None:
-        hitting: asyncio.Task[None] | None = None
-        hit_s = 0.0
+        interrupting: asyncio.Task[None] | None = None
+        interrupted_s = 0.0
         stream = backend.start(request)
         try:
             # Read it to its end, which closes it.
             async for event in stream:
-                _note(event, found)
+                _record(event, result)
                 if isinstance(event, Approval | Question):
                     await backend.answer(request.turn_id, event.id, answer)
-                if blow and hitting is None and self._works(event):
-                    hit_s = time.monotonic()
-                    if blow == "kill" and self._is_ours:
-                        found.ended_s = 0.0
+                if interruption and interrupting is None and self._is_working(event):
+                    interrupted_s = time.monotonic()
+                    if interruption == "kill" and self._is_ours:
+                        result.ended_s = 0.0
                         break
-                    hitting = asyncio.create_task(_hit(backend, request.turn_id, blow), name="trial:hit")
+                    interrupting = asyncio.create_task(
+                        _interrupt(backend, request.turn_id, interruption), name="trial:interrupt"
+                    )
         finally:
             if (close := getattr(stream, "aclose", None)) is not None:
                 await close()
-        if hitting is not None:
-            await hitting
-            found.ended_s = time.monotonic() - hit_s
+        if interrupting is not None:
+            await interrupting
+            result.ended_s = time.monotonic() - interrupted_s
 
-    def _works(self, event: AgentEvent) -> bool:
-        return isinstance(event, ToolUse) or (self._hits_at_once and isinstance(event, Started))
+    def _is_working(self, event: AgentEvent) -> bool:
+        return isinstance(event, ToolUse) or (self._interrupts_at_start and isinstance(event, Started))
 
 
-def _note(event: AgentEvent, found: TrialTurn) -> None:
+def _record(event: AgentEvent, result: TrialTurn) -> None:
     match event:
         case Started():
-            found.session_id, found.fresh, found.model = event.session_id, event.fresh, event.model
+            result.session_id, result.fresh, result.model = event.session_id, event.fresh, event.model
         case ToolUse():
-            found.tools.append(event)
+            result.tools.append(event)
         case ToolResult(id=id, ok=True):
-            found.done.add(id)
+            result.succeeded.add(id)
         case Approval() | Question():
-            found.asked = True
+            result.asked_permission = True
         case Finished():
-            found.finished = event
+            result.finished = event
 
 
-async def _hit(backend: AgentBackend, turn_id: str, blow: Blow) -> None:
-    if blow == "stop":
+async def _interrupt(backend: AgentBackend, turn_id: str, interruption: Interruption) -> None:
+    if interruption == "stop":
         await backend.stop(turn_id)
     else:
         await kill_leftovers(await descendants(os.getpid()))
@@ -186,8 +199,8 @@ PICTURE_PIXELS = 64
 
 
 @asynccontextmanager
-async def scratch_repository(like: RepoSettings) -> AsyncIterator[Path]:
-    """A repository that belongs to the same user as ``like``'s, so that programs run as in that one."""
+async def scratch_repository(template: RepoSettings) -> AsyncIterator[Path]:
+    """A repository that belongs to the same user as ``template``'s, so that programs run as in that one."""
     place = "/tmp" if os.geteuid() == 0 else None  # noqa: S108 - open to walk to, where a private directory is made
     with tempfile.TemporaryDirectory(prefix="codebutler-doctor-", dir=place) as directory:
         repo = Path(directory).resolve() / "sample"
@@ -200,7 +213,7 @@ async def scratch_repository(like: RepoSettings) -> AsyncIterator[Path]:
             subprocess.run, ["git", "init", "-q", str(repo)], check=False, stdout=subprocess.DEVNULL
         )
         if os.geteuid() == 0:
-            await asyncio.to_thread(give_away, repo, owner_of(like))
+            await asyncio.to_thread(chown_all, repo, owner_of(template))
         yield repo
 
 
@@ -212,7 +225,7 @@ def owner_of(settings: RepoSettings) -> int:
     return os.geteuid() or sudo_user(os.environ).uid
 
 
-def give_away(repo: Path, owner: int) -> None:
+def chown_all(repo: Path, owner: int) -> None:
     """Make everything in the repository its owner's."""
     for path in (repo, *repo.rglob("*")):
         os.chown(path, owner, owner, follow_symlinks=False)
@@ -238,7 +251,7 @@ _OURS: Mapping[str, AgentKind] = MappingProxyType(
 _NO_MODES = "CodeButler knows no read-only mode of it"
 _PRINTS = "a program that only prints its answer"
 _FORGETS = "its `args` have no {session}, so each run is given the conversation's record"
-_ALWAYS: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
+_UNSUPPORTED: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
     {
         "native": {"image": "it reads text only", "mcp": "it has its own tools"},
         "rehearsal": dict.fromkeys((each for each in CAPABILITIES if each != "answer"), OFFLINE),
@@ -278,17 +291,17 @@ class Subject:
     @property
     def turns(self) -> tuple[str, ...]:
         """The turns that show something about it."""
-        return tuple(name for name, shown in TURNS.items() if shown - self.unsupported.keys())
+        return tuple(name for name, capabilities in TURNS.items() if capabilities - self.unsupported.keys())
 
 
 def subject_of(config: Config, name: str) -> Subject:
     """The agent of that name as it is configured."""
     rule = next((rule for rule in config.commands if rule.prefix == name), None)
     if rule is not None and is_headless(rule):
-        forgets: dict[Capability, str] = (
+        missing: dict[Capability, str] = (
             {} if remembers(rule) else {"resume": _FORGETS, "resume-after-kill": _FORGETS}
         )
-        return Subject(name, "headless", {**_ALWAYS["headless"], **forgets})
-    ours = rule is None or section_of(config, name) is not None
-    kind = _OURS.get(name, "acp") if ours else "acp"
-    return Subject(name, kind, _ALWAYS.get(kind, {}))
+        return Subject(name, "headless", {**_UNSUPPORTED["headless"], **missing})
+    is_ours = rule is None or model_section_of(config, name) is not None
+    kind = _OURS.get(name, "acp") if is_ours else "acp"
+    return Subject(name, kind, _UNSUPPORTED.get(kind, {}))

@@ -28,11 +28,11 @@ from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
 from codebutler_worker.changes.undo import stop_race_checks
-from codebutler_worker.commands.changes import NO_CHECKS, NO_COMMAND, resolved
-from codebutler_worker.commands.knowledge import taught
-from codebutler_worker.commands.logs import withdraw
+from codebutler_worker.commands.changes import NO_CHECKS, NO_COMMAND, resolve_checks
+from codebutler_worker.commands.knowledge import expand_skill
+from codebutler_worker.commands.logs import stop_transfers
 from codebutler_worker.commands.pressing import BUTTONS, press
-from codebutler_worker.commands.table import Invocation, run_command, understood
+from codebutler_worker.commands.table import Invocation, is_valid_command, run_command
 from codebutler_worker.conversation.approvals import is_polled
 from codebutler_worker.conversation.clicks import click, edited_late
 from codebutler_worker.conversation.deciding import decide_typed
@@ -104,7 +104,7 @@ class EventInbox:
             withdraw_turn(uow, turn)
         for turn in uow.turns.find(state="parked"):
             drop_parked(uow, turn)
-        withdraw(uow)
+        stop_transfers(uow)
         checks = withdraw_checks(uow, None, STOPPED) + stop_race_checks(uow, None)
         return Todo(stop=tuple(turn.id for turn in uow.turns.find(state=LIVE)), withdrawn=checks)
 
@@ -159,10 +159,10 @@ class EventInbox:
 
     def _resolved(self, event: Event, request: Request) -> Request:
         """A command that asks an agent, as a prompt."""
-        request = resolved(request, self.settings)
+        request = resolve_checks(request, self.settings)
         if self.skills is None:
             return request
-        return taught(request, event.user, self.settings, self.skills)
+        return expand_skill(request, event.user, self.settings, self.skills)
 
     def _slash(self, uow: UnitOfWork, event: SlashCommand, request: Request) -> Todo:
         note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'
@@ -183,7 +183,7 @@ class EventInbox:
 
     def _said(self, uow: UnitOfWork, command: Command, event: MessagePosted | MessageEdited) -> Todo:
         """A command in a message, answered in its thread."""
-        known = understood(command.name, command.argument)
+        known = is_valid_command(command.name, command.argument)
         if not known:
             self._keep_misunderstood(uow, event)
         root = event.thread or event.ref

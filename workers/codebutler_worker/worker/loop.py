@@ -38,7 +38,7 @@ from codebutler.protocol.messages import (
 from codebutler.protocol.pipe import MessagePipe
 from codebutler.text.wording import count
 from codebutler_worker.changes.pending import run_changes
-from codebutler_worker.commands.find import found
+from codebutler_worker.commands.find import find_for_parent
 from codebutler_worker.commands.table import answer_of
 from codebutler_worker.conversation.history import transcript
 from codebutler_worker.conversation.parked import RESTARTED, leave_for_restart, recover
@@ -160,9 +160,9 @@ class Worker:
             case AskThread():
                 self._channel.send(await transcript(self._runtime, asked))
             case AskFound():
-                self._channel.send(await found(self._runtime, asked))
+                self._channel.send(await find_for_parent(self._runtime, asked))
             case LookAtPulls():
-                await self._pulls.hurry(asked.numbers)
+                await self._pulls.poll_soon(asked.numbers)
 
     async def _deliver(self, message: Deliver) -> None:
         seq, event, request = message.seq, message.event, message.request

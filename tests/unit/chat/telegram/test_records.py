@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from codebutler.chat.telegram.records import OPEN_PAGES, PAGE, KnownMessage, MessageRecords, save_best_effort
+from codebutler.chat.telegram.records import OPEN_PAGES, PAGE, KnownMessage, MessageRecords, try_save
 from codebutler.domain.errors import StoreError
 from tests.notes import Notes
 
@@ -41,7 +41,7 @@ async def test_what_a_full_disk_did_not_take_is_not_forgotten_for_other_pages() 
     notes = Notes()
     records = MessageRecords(notes)
     notes.is_full = True
-    await save_best_effort(records.keep(-1, 1, lambda known: replace(known, thread="t")))
+    await try_save(records.keep(-1, 1, lambda known: replace(known, thread="t")))
     notes.is_full = False
     for page in range(1, OPEN_PAGES + 10):
         await records.keep(-1, page * PAGE, lambda known: replace(known, thread="other"))

@@ -30,8 +30,8 @@ from codebutler_worker.tools.outcome import (
     SendFile,
     ToolError,
 )
-from codebutler_worker.tools.repair import definition, tool_named, understood
-from codebutler_worker.tools.running import Arguments, Context, Described, Kind, Tool
+from codebutler_worker.tools.repair import definition, find_tool, parse_arguments
+from codebutler_worker.tools.running import Arguments, CallDescription, Context, Kind, Tool
 
 SUMMARY_CHARS = 150
 AGREED = "The person approved the plan. Carry it out."
@@ -110,7 +110,7 @@ class Acting:
 
     def named(self, said: str) -> str:
         """The proper name of the tool that is meant, if there is one; else the name as written."""
-        return tool_named(said, self._tools) or said
+        return find_tool(said, self._tools) or said
 
     def foreseen(self, calls: Sequence[ToolCall]) -> list[Approval]:
         """All permissions needed for several calls, so that people can decide about them together."""
@@ -135,10 +135,10 @@ class Acting:
 
     def _understood(self, call: ToolCall) -> tuple[Tool, Arguments, str]:
         """The tool that is meant, its arguments, and a note for the model. Raises ToolError."""
-        name = tool_named(call.name, self._tools)
+        name = find_tool(call.name, self._tools)
         if name is None:
             raise ToolError(f"there is no tool {call.name[:100]!r}: the tools are {', '.join(self._tools)}")
-        return self._tools[name], *understood(self._tools[name], call.arguments)
+        return self._tools[name], *parse_arguments(self._tools[name], call.arguments)
 
     async def _run(self, tool: Tool, args: Arguments, plan: tuple[PlanStep, ...]) -> Result:
         programs = self._context.programs
@@ -152,7 +152,7 @@ class Acting:
         return replace(result, container=result.container or programs.container)
 
     async def _settle(
-        self, use_id: str, described: Described, result: Result
+        self, use_id: str, described: CallDescription, result: Result
     ) -> AsyncGenerator[AgentEvent | CallDone]:
         """Carry out the effect of a tool's result."""
         match result.effect:
@@ -182,7 +182,7 @@ class Acting:
             case EndTurn() as end:
                 yield CallDone(use_id, result, end=end)
             case None:
-                yield CallDone(use_id, result, again=described.again)
+                yield CallDone(use_id, result, again=described.repeatable)
 
 
 def _noted(done: CallDone, note: str) -> CallDone:

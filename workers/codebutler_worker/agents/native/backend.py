@@ -161,7 +161,7 @@ class NativeBackend(TurnBackend[Waits]):
             finished, why = self._finished(turn, request, error)
             log.ended(why, turn.progress.tokens, turn.progress.cost_usd, turn.progress.turns)
             with contextlib.suppress(StoreError):  # what is missing is repaired when the session is read
-                await turn.close(terminal.cwd if terminal.begun else session.history.cwd)
+                await turn.close(terminal.cwd if terminal.is_used else session.history.cwd)
             refused = (*programs.refused, *terminal.refused)
             # The answer does not wait for processes that are still ending; a consumer that reads on does.
             yield replace(finished, text=noted(finished.text, refused)) if finished.ok else finished
