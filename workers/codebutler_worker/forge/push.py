@@ -208,11 +208,8 @@ class OpenedPull:
 def service_of(settings: RepoSettings, remote: Remote, place: Path) -> Service | None:
     """The service behind the remote; None if it is unknown or nobody is logged in there. Raises ForgeError if the
     token would go to a host that only the repository names."""
-    section, host, env = (
-        settings.config.forge,
-        Host(Path(settings.path), settings.agent_env),
-        settings.agent_env,
-    )
+    section, env = settings.config.forge, settings.agent_env
+    host = Host(Path(settings.path), env)
     is_github = section.kind == "github" or (section.kind == "auto" and "github" in remote.web)
     if not remote.host or not (is_github or section.kind == "gitlab"):
         return None
@@ -238,13 +235,10 @@ def service_of(settings: RepoSettings, remote: Remote, place: Path) -> Service |
 def _is_configured(settings: RepoSettings, remote: Remote) -> bool:
     """Whether the configuration names the remote's host now: it may have named another when a pull request was opened.
     Raises ForgeError."""
-    section = settings.config.git
-    configured = (
-        validate_remote(section.remote, Path(settings.path), section.local_remotes)
-        if section.remote
-        else None
-    )
-    return configured is not None and configured.web == remote.web
+    git = settings.config.git
+    if not git.remote:
+        return False
+    return validate_remote(git.remote, Path(settings.path), git.local_remotes).web == remote.web
 
 
 async def open_pull(
