@@ -18,9 +18,7 @@ from pathlib import Path
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.access import Egress
-from codebutler_worker.egress.hosts import Hosts
-from codebutler_worker.egress.proxy import Rules
+from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.common import Launch, SandboxPolicy
 from tests.ordinary import give_away
@@ -47,7 +45,7 @@ async def measure(place: Path, pace: Pace) -> list[Figure]:
         plain_ms = await _run(partial(Launch, PROGRAM, ENV, repo))
         opened.append(await _run(partial(sandbox.wrap, PROGRAM, replace(policy, network="open"))) - plain_ms)
         closed.append(await _run(partial(sandbox.wrap, PROGRAM, policy)) - plain_ms)
-        async with await Egress().open(Rules(Hosts(("example.org",))), "hosts", repo.stat().st_uid) as access:
+        async with await NetworkPolicy("hosts", ("example.org",), sandboxed=True).open(repo) as access:
             out = replace(policy, network=access.network)
             proxied.append(await _run(partial(sandbox.wrap, PROGRAM, out)) - plain_ms)
     return [

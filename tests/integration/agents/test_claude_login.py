@@ -16,7 +16,7 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.access import Egress, NetworkPolicy
+from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.egress.hosts import Dialer
 from codebutler_worker.egress.http import Streams, both_ways
 from codebutler_worker.egress.policy import for_agents
@@ -79,9 +79,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         env = {**held, "NODE_EXTRA_CA_CERTS": str(shown)}
         settings = ClaudeSection(binary=str(binary))
         chosen = for_agents(SandboxSection(), "bwrap", env)
-        network_policy = NetworkPolicy(
-            chosen.kind, sandboxed=True, egress=Egress(Dialer(env, resolve, connect))
-        )
+        network_policy = NetworkPolicy(chosen.kind, sandboxed=True, dialer=Dialer(env, resolve, connect))
         backend = ClaudeBackend(
             settings, AgentContext(walled(), SystemClock(), network_policy), tmp_path / "home", env
         )
@@ -93,7 +91,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         assert (last.ok, last.text) == (True, "Through.")
         assert set(asked) == {(dialled, 443)}
         assert set(model.keys) == keys
-        assert not network_policy.egress._logged
+        assert not network_policy._logged
         await backend.close()
         for end in open_ends:
             end.transport.abort()

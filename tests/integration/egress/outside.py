@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Literal
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.access import Egress, NetworkAccess, ProxiedAccess
-from codebutler_worker.egress.hosts import Dialer
+from codebutler_worker.egress.access import NetworkAccess, NetworkPolicy, ProxiedAccess
+from codebutler_worker.egress.hosts import Dialer, HostPort
 from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
@@ -72,18 +73,29 @@ def policy(tmp_path: Path, git_repo: Path) -> SandboxPolicy:
     return SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
 
 
-class OwnersEgress(Egress):
-    """Its ways are for the ordinary user that the walls' wrapper is, where we are root."""
+@dataclass
+class Egress:
+    """Opens ways out for the ordinary user that the walls' wrapper is, where we are root."""
+
+    dialer: Dialer = field(default_factory=Dialer)
+    logged: set[HostPort] = field(default_factory=set)
 
     async def open(
-        self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None
+        self, rules: Rules, kind: Literal["hosts", "open"], uid: int = ORDINARY_ID
     ) -> ProxiedAccess:
-        return await super().open(rules, kind, ORDINARY_ID if uid is None and os.geteuid() == 0 else uid)
+        hosts = tuple(rules.hosts.entries)
+        network_policy = NetworkPolicy(kind, hosts, sandboxed=True, dialer=self.dialer, logged=self.logged)
+        with tempfile.TemporaryDirectory() as workdir:
+            if os.geteuid() == 0:
+                os.chown(workdir, uid, -1)
+            opened = await network_policy.open(Path(workdir), rules.service)
+        assert isinstance(opened, ProxiedAccess)
+        return opened
 
 
 @pytest.fixture
 def egress(internet: Internet) -> Egress:
-    return OwnersEgress(Dialer({}, internet.resolve, internet.connect))
+    return Egress(Dialer({}, internet.resolve, internet.connect))
 
 
 async def inside(

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from codebutler_worker.egress.access import PORT, Egress
+from codebutler_worker.egress.access import PORT
 from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.sandbox.common import SandboxPolicy
-from tests.integration.egress.outside import OwnersEgress, inside, policy
+from tests.integration.egress.outside import Egress, inside, policy
 from tests.programs import require
 from tests.walls import walled
 
@@ -36,7 +36,7 @@ async def listening(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int
 
 @pytest.fixture
 def egress() -> Egress:
-    return OwnersEgress()
+    return Egress()
 
 
 @pytest.mark.parametrize("interpreter", ["perl", "python"])

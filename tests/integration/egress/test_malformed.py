@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from codebutler_worker.egress.access import Egress, NetworkAccess
+from codebutler_worker.egress.access import NetworkAccess, ProxiedAccess
 from codebutler_worker.egress.hosts import Dialer, Hosts
 from codebutler_worker.egress.http import Streams
-from codebutler_worker.egress.proxy import Rules
+from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.service import ModelService
 from tests.loopback import on_loopback
 
@@ -90,9 +90,10 @@ async def access(seen: list[str]) -> AsyncIterator[NetworkAccess]:
         service = ModelService(
             base_url=f"http://127.0.0.1:{port}/api", token=TOKEN, keys=(("x-api-key", "sk-the-real-key"),)
         )
-        egress = Egress(Dialer({}, resolve, connect))
+        proxy = Proxy(Rules(Hosts(("docs.example.org",)), service), Dialer({}, resolve, connect))
         # On this machine's own loopback: what is written is what the proxy reads.
-        async with await egress.open(Rules(Hosts(("docs.example.org",)), service), "open") as opened:
+        async with ProxiedAccess(proxy=proxy, refused=proxy.refused, gauge=proxy.gauge) as opened:
+            await opened.here()
             yield opened
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.egress.access import HELD_AT_MOST, Egress, NetworkPolicy
+from codebutler_worker.egress.access import HELD_AT_MOST, NetworkPolicy
 from codebutler_worker.egress.hosts import Dialer, Hosts
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.sandbox.common import ProxySocket, SandboxPolicy
 from tests.integration.egress.outside import (
     PUBLIC,
     TOKEN,
+    Egress,
     Internet,
-    OwnersEgress,
     egress,
     inside,
     internet,
@@ -236,7 +236,7 @@ async def test_a_name_is_looked_up_once(egress: Egress, internet: Internet, poli
         asked.append(host)
         return (PUBLIC,) if len(asked) == 1 else ("127.0.0.1",)
 
-    rebound = OwnersEgress(Dialer({}, resolve, internet.connect))
+    rebound = Egress(Dialer({}, resolve, internet.connect))
     async with await rebound.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
         assert (await inside(access, policy, "curl -sS http://docs.example.org/"))[0] == 0
     assert asked == ["docs.example.org"]
@@ -255,7 +255,7 @@ async def test_a_proxy_before_the_internet_is_used(internet: Internet, policy: S
 
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    chained = OwnersEgress(Dialer({"HTTPS_PROXY": f"http://ann:pass%40word@127.0.0.1:{port}"}))
+    chained = Egress(Dialer({"HTTPS_PROXY": f"http://ann:pass%40word@127.0.0.1:{port}"}))
     async with server, await chained.open(Rules(Hosts(("docs.example.org",))), "hosts") as access:
         assert await inside(access, policy, "curl -sS http://docs.example.org/") == (0, "fine")
     assert b"CONNECT docs.example.org:80 HTTP/1.1" in heads[0]
@@ -281,7 +281,7 @@ async def test_for_somebody_elses_repository_too(egress: Egress) -> None:
 async def test_on_this_machines_own_loopback_it_is_nobodys_proxy(
     internet: Internet, policy: SandboxPolicy, egress: Egress
 ) -> None:
-    network_policy = NetworkPolicy("open", ("docs.example.org",), sandboxed=True, egress=egress)
+    network_policy = NetworkPolicy("open", ("docs.example.org",), sandboxed=True, dialer=egress.dialer)
     async with await network_policy.open(policy.workdir, service(internet)) as access:
         through = f"curl -sS -x http://127.0.0.1:{access.port} http://docs.example.org/"
         _, said = await inside(access, policy, through)

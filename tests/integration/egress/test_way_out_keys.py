@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler_worker.egress.access import Egress
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.sandbox.common import SandboxPolicy
-from tests.integration.egress.outside import KEY, TOKEN, Internet, egress, inside, internet, policy, service
+from tests.integration.egress.outside import (
+    KEY,
+    TOKEN,
+    Egress,
+    Internet,
+    egress,
+    inside,
+    internet,
+    policy,
+    service,
+)
 
 __all__ = ["egress", "internet", "policy"]
 

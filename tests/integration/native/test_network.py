@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler_worker.agents.native.model import SystemMessage
-from codebutler_worker.egress.access import Egress, NetworkPolicy
+from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import READ_FILES
 from codebutler_worker.tools.running import Context, bash
 from codebutler_worker.tools.shell import ShellTerminal
-from tests.integration.egress.outside import Internet, egress, internet
+from tests.integration.egress.outside import Egress, Internet, egress, internet
 from tests.integration.native.conftest import PATH, Studio, says
 from tests.integration.tools.conftest import call
 from tests.programs import require
@@ -27,7 +27,7 @@ RUN = "run_terminal_command"
 
 def network_policy(egress: Egress, *hosts: str) -> NetworkPolicy:
     require("curl")
-    return NetworkPolicy("hosts", hosts, sandboxed=True, egress=egress)
+    return NetworkPolicy("hosts", hosts, sandboxed=True, dialer=egress.dialer)
 
 
 async def test_its_terminal_reaches_the_hosts_that_are_named(

@@ -140,7 +140,7 @@ async def test_what_people_do_otherwise_with_git_stops_nobody(
 async def test_nothing_is_held_when_nothing_runs(git_repo: Path) -> None:
     watcher = Watcher()
     before = len(list(Path("/proc/self/fd").iterdir()))
-    first, second = (watcher.hold(*inspect_checkout(git_repo).pins) for _ in range(2))
+    first, second = (watcher.hold(inspect_checkout(git_repo)) for _ in range(2))
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
     watcher.release(first)
     watcher.release(first)
@@ -153,9 +153,10 @@ def test_events_are_read_as_the_kernel_writes_them() -> None:
     assert events(data) == [(1, 0x80, "config"), (-1, 0x4000, "")]
 
 
-def test_what_is_uncertain_counts_as_gone(git_repo: Path) -> None:
-    held = Watcher().hold(frozenset())
-    held.pins, _ = inspect_checkout(git_repo).pins
+async def test_what_is_uncertain_counts_as_gone(git_repo: Path) -> None:
+    watcher = Watcher()
+    held = watcher.hold(inspect_checkout(git_repo))
+    watcher.release(held)
     assert held.affected(NameEvent(None, "", unsure=True)) is not None
     assert held.affected(NameEvent(git_repo / ".git", "", gone=True, whole=True)) is not None
     assert held.affected(NameEvent(git_repo / ".git", "index.lock")) is None

@@ -129,7 +129,7 @@ def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
     assert claude_sessions(claude, Path("/" + "x" * 250)) == claude / "projects"
     around = command.Installation(tmp_path, "/usr/bin", binary=BINARY)
     with pytest.raises(AgentUnavailableError, match="other directories would show"):
-        command.policy(around, Path("/" + "x" * 250), "s", "none", {})
+        command.policy(around, Path("/" + "x" * 250), "s", NetworkAccess("none"))
 
 
 def test_versions() -> None:

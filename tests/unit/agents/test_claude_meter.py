@@ -11,7 +11,6 @@ from codebutler_worker.agents.claude.schema import (
     ResultLine,
     StreamPart,
     TokenUsage,
-    cost_difference,
 )
 
 START = StreamPart("message_start", ApiMessage(usage=TokenUsage(10, 1, 20, 30)))
@@ -19,8 +18,13 @@ END = StreamPart("message_delta", usage=TokenUsage(output_tokens=7))
 
 
 def test_a_total_that_began_again_counts_from_zero() -> None:
-    assert cost_difference(0.5, 2.0) == 0.5
-    assert cost_difference(None, 2.0) is None
+    meter = Meter(2.0)
+    meter.settle(ResultLine(total_cost_usd=0.5))
+    assert meter.usage.cost_usd == 0.5
+    meter.settle(ResultLine(total_cost_usd=None))
+    assert meter.usage.cost_usd is None
+    assert meter.priced("Estimated cost: $0.5")
+    assert meter.usage.cost_usd == 0.5
 
 
 def test_a_result_replaces_what_was_counted() -> None:

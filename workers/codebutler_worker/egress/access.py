@@ -106,9 +106,9 @@ class ProxiedAccess(NetworkAccess):
         await self._serve(socket.create_server((LOOPBACK, 0), backlog=BACKLOG))
         self.port = self._servers[0].sockets[0].getsockname()[1]
 
-    def behind_socket(self, uid: int | None) -> None:
+    def behind_socket(self, workdir: Path) -> None:
         """Listen in the namespace of the first client to connect, as a proxy and on each listed port of this machine's
-        loopback. Raises OSError."""
+        loopback. If we are root, that client runs as the owner of ``workdir``. Raises OSError."""
         local = tuple(sorted(local_places(self.proxy.rules.hosts.entries)))[:FORWARDED_AT_MOST]
         port = next(port for port in range(PORT, PORT + len(local) + 1) if port not in local)
         self._directory = Path(tempfile.mkdtemp(prefix="cb-proxy-", dir=SHORT))
@@ -118,7 +118,8 @@ class ProxiedAccess(NetworkAccess):
             self._listener.bind(str(proxy.path))
             self._listener.listen(1)
             self._listener.settimeout(0)
-            if uid is not None and os.geteuid() == 0:
+            if os.geteuid() == 0:
+                uid = workdir.stat().st_uid
                 os.chown(proxy.path, uid, -1)
                 os.chown(self._directory, uid, -1)
         except OSError:
@@ -209,34 +210,6 @@ class ProxiedAccess(NetworkAccess):
         self._servers.append(await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES))
 
 
-@dataclass(slots=True)
-class Egress:
-    """Opens network access for the programs of one repository."""
-
-    dialer: Dialer = field(default_factory=Dialer)
-    _logged: set[HostPort] = field(default_factory=set)
-
-    async def open(
-        self, rules: Rules, kind: Literal["hosts", "open"], uid: int | None = None
-    ) -> ProxiedAccess:
-        """``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
-        ``uid``: the user that the sandbox's wrapper runs as, if we are root. Raises SandboxUnavailableError."""
-        proxy = Proxy(rules, self.dialer, logged=self._logged)
-        access = ProxiedAccess(proxy=proxy, refused=proxy.refused, gauge=proxy.gauge)
-        try:
-            if kind == "hosts":
-                access.behind_socket(uid)
-            elif rules.service is not None and rules.service.keys:
-                await access.here()
-        except OSError as error:
-            raise SandboxUnavailableError(
-                f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
-            ) from error
-        if access.port and rules.service is not None:
-            proxy.prepare()  # while the program starts
-        return access
-
-
 Kind = Literal["none", "hosts", "open"]
 
 NAMED = 5
@@ -256,18 +229,19 @@ NO_NETWORK = (
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
     """Opens network access as configured. ``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so
-    a key can be kept outside it."""
+    a key can be kept outside it; ``logged``: the hosts whose refusal is in the log."""
 
     kind: Kind = "open"
     hosts: tuple[str, ...] = ()
     sandboxed: bool = False
-    egress: Egress = field(default_factory=Egress)
+    dialer: Dialer = field(default_factory=Dialer)
+    logged: set[HostPort] = field(default_factory=set)
 
     async def open(
         self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
     ) -> NetworkAccess:
         """Network access for one program in ``workdir``: to ``service`` and, without a service, to the ``needed``
-        hosts.
+        hosts. ``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
 
         Raises SandboxUnavailableError.
         """
@@ -277,9 +251,20 @@ class NetworkPolicy:
             return NetworkAccess()
         # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
         listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
-        rules = Rules(Hosts(listed), service)
-        uid = workdir.stat().st_uid if os.geteuid() == 0 else None
-        return await self.egress.open(rules, self.kind, uid)
+        proxy = Proxy(Rules(Hosts(listed), service), self.dialer, logged=self.logged)
+        access = ProxiedAccess(proxy=proxy, refused=proxy.refused, gauge=proxy.gauge)
+        try:
+            if self.kind == "hosts":
+                access.behind_socket(workdir)
+            elif service is not None and service.keys:
+                await access.here()
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
+            ) from error
+        if access.port and service is not None:
+            proxy.prepare()  # while the program starts
+        return access
 
     def notice(self) -> str:
         """What to tell an agent about its network; "" if nothing."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.egress.access import Egress, Kind, NetworkPolicy
+from codebutler_worker.egress.access import Kind, NetworkPolicy
 from codebutler_worker.egress.hosts import Dialer
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy, trial_directories
 from codebutler_worker.sandbox.process import run_to_end
@@ -68,7 +68,7 @@ def _policy(
         return NetworkPolicy("open")
     if kind == "hosts" and sandbox not in WITH_PROXY:
         raise SandboxUnavailableError(NO_PROXY_HERE.format(key=key))
-    return NetworkPolicy(kind, section.hosts, sandboxed=True, egress=Egress(Dialer(env)))
+    return NetworkPolicy(kind, section.hosts, sandboxed=True, dialer=Dialer(env))
 
 
 # Check that the network access works here, with a program that does nothing.

@@ -207,7 +207,7 @@ class BwrapSandbox(Sandbox):
             argv=(*opened, *bwrap_argv(argv, inside, checkout, self._system)),
             env={name: value for name, value in inside.env.items() if name not in loader},
             cwd=Path("/"),
-            guard=partial(self._watcher.hold, *checkout.pins),
+            guard=partial(self._watcher.hold, checkout),
             ends_whole=True,  # --unshare-pid, --die-with-parent
         )
 

@@ -106,16 +106,6 @@ class Checkout:
         read_only = (*self.fixed, *self.closed)
         return tuple(sorted(_between(self.sockets, (self.root, *self.pinned[:1]), read_only) - named))
 
-    @property
-    def pins(self) -> tuple[frozenset[Path], frozenset[Path]]:
-        """Paths that are mounted onto themselves or covered, and so must stay in place. Not those in a closed
-        directory: nothing inside can create a replacement there. And those of them that may disappear but not be
-        replaced: git removes a worktree with all its files, and the directory of worktrees with the last one."""
-        private = () if self.private is None else (self.private,)
-        mounted = (*self.pinned, *self.fixed, *self.closed, *private, *self.shared)
-        fleeting = (*self.closed, *(path for path in self.fixed if path.parent.parent in self.closed))
-        return frozenset(path for path in mounted if path.parent not in self.closed), frozenset(fleeting)
-
 
 def inspect_checkout(workdir: Path, home: Path | None = None, *, filling: bool = False) -> Checkout:
     """Inspect ``workdir`` and create what git leaves out (``hooks``, ``config``), so that it can be made read-only.

@@ -130,7 +130,7 @@ class DockerSandbox(Sandbox):
             env=env,
             cwd=Path("/"),
             enclose=partial(self._containers.enter, recipe),
-            guard=partial(self._watcher.hold, *checkout.pins),
+            guard=partial(self._watcher.hold, checkout),
         )
 
     async def self_test(self) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codebutler.platform.system import NameEvent, this_system
+from codebutler_worker.sandbox.checkout import Checkout
 
 if TYPE_CHECKING:
     from codebutler.platform.linux import NameWatch
@@ -85,9 +86,15 @@ class Watcher:
     _looking: asyncio.TimerHandle | None = None
     _holds: list[PinHold] = field(default_factory=list)
 
-    def hold(self, pins: frozenset[Path], fleeting: frozenset[Path] = frozenset()) -> PinHold:
-        """Watch ``pins`` from now on. Those in ``fleeting`` may disappear but not be replaced."""
-        held = PinHold(self, pins, fleeting)
+    def hold(self, checkout: Checkout) -> PinHold:
+        """Watch from now on what is mounted onto itself or covered, and so must stay in place. Not what is in a closed
+        directory: nothing inside can create a replacement there. And git removes a worktree with all its files, and the
+        directory of worktrees with the last one: these may disappear."""
+        private = () if checkout.private is None else (checkout.private,)
+        mounted = (*checkout.pinned, *checkout.fixed, *checkout.closed, *private, *checkout.shared)
+        pins = frozenset(path for path in mounted if path.parent not in checkout.closed)
+        in_worktrees = (path for path in checkout.fixed if path.parent.parent in checkout.closed)
+        held = PinHold(self, pins, frozenset((*checkout.closed, *in_worktrees)))
         if pins:
             self._holds.append(held)
             try:

@@ -110,8 +110,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         mcp, programs = await asyncio.to_thread(servers, self._settings.mcp, around, request.workdir)
         resume = request.session_id is not None
         words = command.argv(self._settings, around.binary, session_id, resume=resume, servers=mcp)
-        env = {**command.model_environment(self._agent_env, service, access.port), **access.env}
-        policy = command.policy(around, request.workdir, session_id, access.network, env, programs)
+        policy = command.policy(around, request.workdir, session_id, access, service, programs)
         launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
         process = await AgentProcess.spawn(launch, record=record.write)
         translator = ClaudeTranslator(

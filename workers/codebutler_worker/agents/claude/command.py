@@ -16,9 +16,9 @@ from codebutler.platform.lookup import look_up
 from codebutler_worker.agents.push_server import ALLOWED, server
 from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
 from codebutler_worker.agents.survey import Surroundings, executable, program_root
-from codebutler_worker.egress.access import HERE
+from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
-from codebutler_worker.sandbox.common import Network, SandboxPolicy
+from codebutler_worker.sandbox.common import SandboxPolicy
 
 # How Claude Code reaches its model, and with which credentials.
 #
@@ -51,18 +51,6 @@ def service_of(agent_env: Mapping[str, str]) -> ModelService | None:
         keys=tuple(keys),
         extra=parse_headers(agent_env.get(HEADERS, "")),
     )
-
-
-def model_environment(
-    agent_env: Mapping[str, str], service: ModelService | None, port: int
-) -> dict[str, str]:
-    """The CLI's environment for its model, with the proxy on ``port`` of its loopback; 0 = there is none."""
-    if service is None or not port:
-        return {name: agent_env[name] for name in sorted(CREDENTIALS) if agent_env.get(name)}
-    env = {name: service.token for name in KEYS if agent_env.get(name)}
-    env[BASE_URL] = service.inside(port)
-    env["NO_PROXY"] = ",".join(filter(None, (agent_env.get("NO_PROXY"), HERE)))
-    return env
 
 
 MAX_RETRIES = 4
@@ -144,12 +132,13 @@ def policy(
     around: Installation,
     workdir: Path,
     session_id: str,
-    network: Network,
-    env: Mapping[str, str],
+    access: NetworkAccess,
+    service: ModelService | None = None,
     programs: tuple[Path, ...] = (),
 ) -> SandboxPolicy:
     """What the CLI may see: its login, this directory's sessions and the session's task list; the user's own settings
-    read-only. ``network`` and ``env`` are its access to its model, ``programs`` what its MCP servers need to run.
+    read-only. It reaches its model's ``service`` with a token if ``access`` has a proxy, else with the keys themselves.
+    ``programs`` are what its MCP servers need to run.
 
     The settings are not writable, because the user's own `claude` runs the hooks they name outside any sandbox.
     ``~/.claude.json`` stays hidden: it holds every project's history and the keys of its servers.
@@ -165,13 +154,20 @@ def policy(
     readable = [claude / name for name in ("settings.json", "CLAUDE.md", "agents", "commands", "skills")]
     readable += [around.root, *programs]
     writable = (claude_sessions(claude, workdir), claude / "tasks" / session_id, claude / ".credentials.json")
+    own = around.agent_env
+    if service is None or not access.port:
+        env = {name: own[name] for name in sorted(CREDENTIALS) if own.get(name)}
+    else:
+        env = {name: service.token for name in KEYS if own.get(name)}
+        env[BASE_URL] = service.inside(access.port)
+        env["NO_PROXY"] = ",".join(filter(None, (own.get("NO_PROXY"), HERE)))
     return SandboxPolicy(
         workdir=workdir,
         home=around.home,
         home_paths=tuple(path for path in writable if path.exists()),
         readable=tuple(path for path in readable if path.exists()),
-        env={**around.fixed_env, **env},
-        network=network,
+        env={**around.fixed_env, **env, **access.env},
+        network=access.network,
     )
 
 

@@ -256,11 +256,13 @@ class Meter:
 
     def settle(self, line: ResultLine) -> None:
         """Use the figures of a result."""
-        before = self._settled
+        before, cost_usd = self._settled, line.total_cost_usd
+        if cost_usd is not None and cost_usd >= self.before_usd:  # below, it counts from zero again
+            cost_usd -= self.before_usd
         self._settled = self.usage = Usage(
             before.input_tokens + line.usage.all_input,
             before.output_tokens + line.usage.output_tokens,
-            cost_difference(line.total_cost_usd, self.before_usd),
+            cost_usd,
             before.turns + line.num_turns,
         )
         self.asks = 0
@@ -271,19 +273,11 @@ class Meter:
         if found is None:
             self._is_mute, self.asks = True, 0
             return False
-        total_usd, known_usd = float(found[1]), self.usage.cost_usd
-        if self.before_usd - ROUNDING_USD <= total_usd < self.before_usd:
-            total_usd = self.before_usd
-        self.usage = replace(self.usage, cost_usd=cost_difference(total_usd, self.before_usd))
+        cost_usd, known_usd = float(found[1]), self.usage.cost_usd
+        if cost_usd >= self.before_usd - ROUNDING_USD:  # below, it counts from zero again
+            cost_usd = max(0.0, cost_usd - self.before_usd)
+        self.usage = replace(self.usage, cost_usd=cost_usd)
         return self.usage.cost_usd != known_usd
-
-
-def cost_difference(total_usd: float | None, before_usd: float) -> float | None:
-    """The cost of this turn. If the total is below the earlier one, the session has started counting from zero
-    again."""
-    if total_usd is None:
-        return None
-    return total_usd - before_usd if total_usd >= before_usd else total_usd
 
 
 # What a turn's last result means, as a Verdict.
