@@ -91,7 +91,7 @@ async def test_it_reaches_anthropic_and_asks_for_nobody_else(
         assert (last.ok, last.text) == (True, "Through.")
         assert set(asked) == {(dialled, 443)}
         assert set(model.keys) == keys
-        assert not network_policy._logged
+        assert not network_policy.logged
         await backend.close()
         for end in open_ends:
             end.transport.abort()
