@@ -6,7 +6,6 @@ import asyncio
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError
-from codebutler.domain.refs import PersonRef
 from codebutler.platform.processes import is_shortage
 from codebutler.platform.tasks import Tasks, first_of
 from codebutler.protocol.conversations import Question
@@ -88,15 +87,10 @@ class WorkerHandle:
         if self._session:
             self._session.tell_total()
 
-    def stop_turns(self, user: PersonRef) -> None:
-        """End all running turns and withdraw the queued ones."""
+    def tell(self, news: StopTurns | LookAtPulls) -> None:
+        """Tell a running worker; one that does not run looks for itself when it starts."""
         if self._session:
-            self._session.tell(StopTurns(user=user))
-
-    def look_at_pulls(self, numbers: tuple[int, ...]) -> None:
-        """There is news of these pull requests, none = of any. A worker that does not run looks when it starts."""
-        if self._session:
-            self._session.tell(LookAtPulls(numbers=numbers))
+            self._session.tell(news)
 
     def reconfigure(self, repo: RepoSettings, grace_s: float) -> None:
         """Apply other settings: a running worker finishes within ``grace_s`` and is restarted."""

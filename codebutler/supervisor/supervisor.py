@@ -16,7 +16,7 @@ from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.intake.records import Entry
 from codebutler.platform.system import this_system
 from codebutler.protocol.conversations import Question
-from codebutler.protocol.messages import StopReason
+from codebutler.protocol.messages import LookAtPulls, StopReason, StopTurns
 from codebutler.supervisor.handle import WorkerHandle
 from codebutler.supervisor.lifecycle import PublicState, public
 from codebutler.supervisor.port import Shared
@@ -147,13 +147,14 @@ class Supervisor:
             handle.tell_total()
 
     def stop_turns(self, name: str, user: PersonRef) -> None:
-        """End all turns of the repository; ``user`` is named as the person who did. Raises RegistryError."""
-        self._handle(name).stop_turns(user)
+        """End all its running turns and withdraw the queued ones; ``user`` is named as the person who did. Raises
+        RegistryError."""
+        self._handle(name).tell(StopTurns(user=user))
 
     def look_at_pulls(self, name: str, numbers: tuple[int, ...]) -> None:
         """There is news of these pull requests of the repository, none = of any."""
         if handle := self._handles.get(name):
-            handle.look_at_pulls(numbers)
+            handle.tell(LookAtPulls(numbers=numbers))
 
     def wake(self, name: str) -> None:
         """Start the repository's worker now if it does not run, and forget earlier deaths. Raises RegistryError."""
