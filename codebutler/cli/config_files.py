@@ -61,13 +61,13 @@ def _change_repo(registry: Registry, name: str, edit: Edit, source: str) -> Laye
 
 def allow(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> Layer:
     """Add to the people who may use the agents in a chat."""
-    users = [*_users(layer, chat), *map(chat.named, ids)]
+    users = [*_users(layer, chat), *map(chat.file_value, ids)]
     return _with_users(layer, chat, list(dict.fromkeys(users)))
 
 
 def deny(layer: Layer, chat: type[ChatSection], ids: Iterable[PersonRef]) -> Layer:
     """Remove from the people who may use the agents in a chat."""
-    removed = set(map(chat.named, ids))
+    removed = set(map(chat.file_value, ids))
     return _with_users(layer, chat, [user for user in _users(layer, chat) if user not in removed])
 
 

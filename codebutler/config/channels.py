@@ -98,7 +98,7 @@ def _key_and_value(channel: ConversationRef, source: str) -> tuple[tuple[str, st
     """The key of the channel, and its value."""
     chat = section_of(channel)
     try:
-        return chat.path(chat.place_field), chat.named(channel)
+        return chat.path(chat.place_field), chat.file_value(channel)
     except ValueError:
         raise ConfigError(
             f"{source}: {channel} is not a {chat.title} chat: run `codebutler add-repo` again"

@@ -72,7 +72,7 @@ class ChatSection(Section, frozen=True):
         return PersonRef(text) if re.fullmatch(cls.person_id, text) else NO_PERSON
 
     @classmethod
-    def named(cls, id: ConversationRef | PersonRef) -> Any:  # noqa: A002 - a place's or a person's
+    def file_value(cls, id: ConversationRef | PersonRef) -> Any:  # noqa: A002 - a place's or a person's
         """An ID in the form of a file. Raises ValueError if it is not one of this chat."""
         return id.removeprefix(cls.prefix)
 
@@ -117,8 +117,8 @@ class ChatSection(Section, frozen=True):
     @property
     def for_worker(self) -> Self:
         """The section for a worker: the repository's place, and who may speak there."""
-        told = (PEOPLE, self.place_field, self.place_name_field)
-        return type(self)(**{name: getattr(self, name) for name in told})
+        attributes = (PEOPLE, self.place_field, self.place_name_field)
+        return type(self)(**{name: getattr(self, name) for name in attributes})
 
 
 CHANNEL_ID = r"^([CGD][A-Z0-9]{2,})?\Z"
@@ -213,7 +213,7 @@ class TelegramSection(ChatSection, frozen=True):
     allowed_users: tuple[TelegramUser, ...] = ()
 
     @classmethod
-    def named(cls, id: ConversationRef | PersonRef) -> int:  # noqa: A002 - a place's or a person's
+    def file_value(cls, id: ConversationRef | PersonRef) -> int:  # noqa: A002 - a place's or a person's
         """The ID in the form of a file. Raises ValueError if it is not a number."""
         return int(id.removeprefix(cls.prefix))
 

@@ -25,8 +25,8 @@ class Home:
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Home:
         """``CODEBUTLER_HOME``, or ``.codebutler`` in the user's home directory."""
-        if named := env.get("CODEBUTLER_HOME", "").strip():
-            return cls(Path(named).expanduser().absolute())
+        if configured := env.get("CODEBUTLER_HOME", "").strip():
+            return cls(Path(configured).expanduser().absolute())
         base = env.get("HOME") or str(Path.home())
         return cls(Path(base).absolute() / ".codebutler")
 

@@ -189,8 +189,8 @@ def admitted(user: PersonRef) -> Person:
 
 
 def _may_loosen(user: PersonRef, config: Config) -> bool:
-    named = config.authorization.may_loosen
-    return "*" in named or user in named
+    people = config.authorization.may_loosen
+    return "*" in people or user in people
 
 
 def _matches(rule: AuthorizationRule, user: PersonRef, needs: Needs, place: Where) -> bool:

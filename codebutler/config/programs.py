@@ -131,8 +131,8 @@ def is_session(config: Config, prefix: str) -> bool:
 
 def program_names(config: Config) -> frozenset[str]:
     """Every prefix that starts a program."""
-    named = {*_OURS, *(rule.prefix for rule in config.commands)}
-    return frozenset(name for name in named if program_of(config, name) is not None)
+    prefixes = {*_OURS, *(rule.prefix for rule in config.commands)}
+    return frozenset(name for name in prefixes if program_of(config, name) is not None)
 
 
 def parallel_programs(config: Config) -> frozenset[str]:
@@ -250,10 +250,10 @@ def join_paths(own: str, *further: str) -> str:
 def login_shell() -> Path | None:
     """The shell of this process's user, None if unknown."""
     try:
-        named = pwd.getpwuid(os.geteuid()).pw_shell
+        shell = pwd.getpwuid(os.geteuid()).pw_shell
     except KeyError:
         return None
-    return Path(named) if named.startswith("/") else None
+    return Path(shell) if shell.startswith("/") else None
 
 
 async def ask_shell(shell: Path, env: Mapping[str, str], *, limit_s: float = SHELL_LIMIT_S) -> str:

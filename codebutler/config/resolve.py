@@ -158,7 +158,7 @@ def _check_merged(
     config = check_layer(merged.values, source)
     if fault := agent_fault(config, config.agent.default):
         raise ConfigError(f"{source}: agent.default: {fault}")
-    if (named := successor_of(config)) and (fault := agent_fault(config, named)):
+    if (successor := successor_of(config)) and (fault := agent_fault(config, successor)):
         raise ConfigError(f"{source}: agent.onLimit: {fault}")
     if config.agent.default == NATIVE_PREFIX:
         config = replace(config, agent=replace(config.agent, default="native"))

@@ -324,12 +324,12 @@ def tighten(
 def _strip(
     layer: dict[str, Any], is_unwanted: Callable[[str], bool]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    kept: dict[str, Any] = {}
+    remaining: dict[str, Any] = {}
     ignored = []
     for path, value in leaves(layer):
         key = ".".join(path)
         if is_unwanted(key):
             ignored.append(key)
         else:
-            put(kept, path, value)
-    return kept, tuple(sorted(ignored))
+            put(remaining, path, value)
+    return remaining, tuple(sorted(ignored))

@@ -273,14 +273,14 @@ def _album_at(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdat
 class TelegramIntegration:
     """Telegram before it is connected; ``chat`` is an async context manager."""
 
-    def __init__(self, given: Opening) -> None:
-        telegram = given.config.telegram
+    def __init__(self, opening: Opening) -> None:
+        telegram = opening.config.telegram
         self._allowed = telegram.allowed_ids
         self.chat = TelegramChat(
             BotApi(telegram.bot_token, telegram.api_base_url),
-            given.notes,
-            clock=given.clock,
-            redact=given.redact,
+            opening.notes,
+            clock=opening.clock,
+            redact=opening.redact,
         )
 
     @staticmethod

@@ -81,24 +81,24 @@ def _bot(telegram: TelegramSection) -> BotApi:
     return BotApi(telegram.bot_token, telegram.api_base_url)
 
 
-async def look_up(telegram: TelegramSection, wanted: str) -> RepoPlace:
+async def look_up(telegram: TelegramSection, chat_ref: str) -> RepoPlace:
     """The chat of that number, or of that public name (@…), which the bot is in. Raises CodeButlerError."""
     bot = _bot(telegram)
-    number = _CHAT.fullmatch(wanted)
-    if not number and not wanted.startswith("@"):
+    number = _CHAT.fullmatch(chat_ref)
+    if not number and not chat_ref.startswith("@"):
         raise CodeButlerError(
-            f"{wanted} is not a Telegram chat: pass its number (-100…), or its public name (@…)"
+            f"{chat_ref} is not a Telegram chat: pass its number (-100…), or its public name (@…)"
         )
     async with bot as api:
         me = await api.call("getMe")
         try:
-            chat = await api.call("getChat", chat_id=int(number[1]) if number else wanted)
+            chat = await api.call("getChat", chat_id=int(number[1]) if number else chat_ref)
             member = await api.call("getChatMember", chat_id=chat["id"], user_id=me["id"])
         except ChatAuthError:
             raise
         except ChatError as error:
             raise CodeButlerError(
-                f"@{me.get('username')} cannot see the chat {wanted}: add it to the group, then try again ({error})"
+                f"@{me.get('username')} cannot see the chat {chat_ref}: add it to the group, then try again ({error})"
             ) from None
     if member.get("status") in ("left", "kicked"):
         raise CodeButlerError(f"@{me.get('username')} is not in {chat.get('title')}: add it to the group")

@@ -263,8 +263,8 @@ class Buttons:
         operation or the message that it belongs to. Raises StoreError."""
         if not rows:
             return None
-        wanted = {(key.action, key.value) for row in rows for key in row}
-        ids = await self._ids(chat, owner, wanted, message)
+        pressables = {(key.action, key.value) for row in rows for key in row}
+        ids = await self._ids(chat, owner, pressables, message)
         return {
             "inline_keyboard": [
                 [self._button_json(key, ids[key.action, key.value]) for key in row] for row in rows
@@ -318,22 +318,22 @@ class Buttons:
         return {**fields, "style": STYLES[key.style]} if key.style else fields
 
     async def _ids(
-        self, chat: int, owner: str, wanted: Collection[Pressable], message: int
+        self, chat: int, owner: str, pressables: Collection[Pressable], message: int
     ) -> Mapping[Pressable, str]:
-        shown = self._shown.setdefault((chat, owner), {})
+        ids = self._shown.setdefault((chat, owner), {})
         self._shown.move_to_end((chat, owner))
-        fresh = [each for each in wanted if each not in shown]
-        if fresh:
-            page = await self._page_with_room(len(fresh))
-            new_ids = {f"b:{page}-{self._random(ID_BYTES)}": each for each in fresh}
+        new = [each for each in pressables if each not in ids]
+        if new:
+            page = await self._page_with_room(len(new))
+            new_ids = {f"b:{page}-{self._random(ID_BYTES)}": each for each in new}
             is_home = owner == HOME
             await self._save(
                 {data: ButtonMeaning(chat, *each, message, is_home) for data, each in new_ids.items()}
             )
-            shown.update({each: data for data, each in new_ids.items()})
-        for removed in [each for each in shown if each not in wanted]:
-            del shown[removed]
-        return shown
+            ids.update({each: data for data, each in new_ids.items()})
+        for removed in [each for each in ids if each not in pressables]:
+            del ids[removed]
+        return ids
 
     async def _save(self, buttons: Mapping[str, ButtonMeaning]) -> None:
         by_page: dict[str, dict[str, ButtonMeaning]] = {}

@@ -40,19 +40,19 @@ async def set_up(wish: SetUp) -> str:
     if not wish.given and wish.prompter.is_interactive:
         await TelegramWizard(wish.prompter, present, wish.save).ask()
         return ""
-    given = dict(wish.given)
-    if USERS in given:
-        given[USERS] = _people_in(given[USERS])
-    wish.check(given)
-    wanted = msgspec.structs.replace(
+    options = dict(wish.given)
+    if USERS in options:
+        options[USERS] = _people_in(options[USERS])
+    wish.check(options)
+    section = msgspec.structs.replace(
         present,
-        bot_token=given.get(TOKEN) or present.bot_token,
-        api_base_url=given.get(API_URL) or present.api_base_url,
+        bot_token=options.get(TOKEN) or present.bot_token,
+        api_base_url=options.get(API_URL) or present.api_base_url,
     )
-    if not wanted.bot_token:
+    if not section.bot_token:
         raise ConfigError("no Telegram bot token: pass --telegram-token (Telegram: @BotFather, /newbot)")
-    me = await identify(wanted)
-    wish.save(given)
+    me = await identify(section)
+    wish.save(options)
     return f"Connected to Telegram as @{me.get('username')}"
 
 
@@ -148,8 +148,8 @@ class TelegramWizard:
             elif not answer:
                 return
             else:
-                for wanted in re.split(r"[,;\s]+", answer):
-                    self._allow(wanted)
+                for text in re.split(r"[,;\s]+", answer):
+                    self._allow(text)
 
     async def _confirm(self, opened: LinkOpened) -> None:
         """Anybody may call themselves as they like, and somebody else may have the link."""
@@ -157,10 +157,10 @@ class TelegramWizard:
         if (await self._terminal.ask(question, "yes")).lower() in ("y", "yes"):
             self._allow(str(opened.user))
 
-    def _allow(self, wanted: str) -> None:
-        person = TelegramSection.person_in(wanted)
+    def _allow(self, text: str) -> None:
+        person = TelegramSection.person_in(text)
         if not person:
-            self._terminal.tell(f"   {wanted}{NOT_A_NUMBER}.")
+            self._terminal.tell(f"   {text}{NOT_A_NUMBER}.")
             return
         number = number_of(person)
         self._save({USERS: [person]})

@@ -308,13 +308,13 @@ def to_markdown(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
         if not length or (start + length) * 2 > len(wide):
             continue
         inner = wide[start * 2 : (start + length) * 2].decode("utf-16-le", "replace")
-        shown = _entity_markdown(inner, entity)
-        if shown != inner:
-            changes.append((start * 2, (start + length) * 2, shown))
+        markdown = _entity_markdown(inner, entity)
+        if markdown != inner:
+            changes.append((start * 2, (start + length) * 2, markdown))
     end = len(wide)
-    for start, stop, shown in sorted(changes, reverse=True):
+    for start, stop, markdown in sorted(changes, reverse=True):
         if stop <= end:
-            wide = wide[:start] + shown.encode("utf-16-le", "surrogatepass") + wide[stop:]
+            wide = wide[:start] + markdown.encode("utf-16-le", "surrogatepass") + wide[stop:]
             end = start
     return clean(wide.decode("utf-16-le", "replace"))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codebutler_worker.tools.matching import PLAIN, find_matches
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.replacing import apply_replacements, find_replacements, nearest
+from codebutler_worker.tools.replacing import apply_replacements, find_replacements, nearest_lines
 
 
 def edited(text: str, old: str, new: str, *, every: bool = False) -> str:
@@ -149,7 +149,7 @@ def test_what_is_long_and_fits_nowhere_is_no_riddle() -> None:
 
 def test_lines_near_it_are_few_and_short() -> None:
     text = "\n".join(f"line {at} {'y' * 5000}" for at in range(300))
-    shown = nearest(text, "\n".join(f"line {at} {'y' * 900}?" for at in range(100, 200)))
+    shown = nearest_lines(text, "\n".join(f"line {at} {'y' * 900}?" for at in range(100, 200)))
     assert len(shown.split("\n")) <= 41
     assert len(shown) < 41 * 300
 

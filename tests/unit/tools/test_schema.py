@@ -8,7 +8,7 @@ import pytest
 from msgspec import Meta
 
 from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.reading import LIST_FILES, READ_FILES, ReadFilesArguments, numbered
+from codebutler_worker.tools.reading import LIST_FILES, READ_FILES, ReadFilesArguments, number_lines
 from codebutler_worker.tools.repair import definition, parse_arguments, schema_of
 from codebutler_worker.tools.running import Arguments
 
@@ -55,9 +55,9 @@ def test_other_arguments_are_refused_in_one_line(text: str) -> None:
 
 
 def test_lines_are_numbered_and_a_part_says_of_what() -> None:
-    assert numbered("one\ntwo\n", 1, 10, 1000) == ("1\tone\n2\ttwo", False)
-    text, cut = numbered("one\ntwo\nthree\n", 2, 1, 1000)
+    assert number_lines("one\ntwo\n", 1, 10, 1000) == ("1\tone\n2\ttwo", False)
+    text, cut = number_lines("one\ntwo\nthree\n", 2, 1, 1000)
     assert (text, cut) == ("2\ttwo\n(lines 2 to 2 of 3)", True)
-    assert numbered("a\u2028b\r\n\n", 1, 9, 1000) == ("1\ta\u2028b\n2\t", False)
-    assert numbered("", 1, 9, 1000) == ("(the file is empty)", False)
-    assert numbered("one", 5, 1, 1000) == ("(the file has 1 lines)", False)
+    assert number_lines("a\u2028b\r\n\n", 1, 9, 1000) == ("1\ta\u2028b\n2\t", False)
+    assert number_lines("", 1, 9, 1000) == ("(the file is empty)", False)
+    assert number_lines("one", 5, 1, 1000) == ("(the file has 1 lines)", False)

@@ -73,14 +73,14 @@ def parse_race(argument: str, config: Config) -> tuple[tuple[str, ...], str]:
 
 
 def choose_racers(
-    config: Config, wanted: Sequence[str], surveys: Sequence[Survey], is_allowed: Callable[[str], bool]
+    config: Config, requested: Sequence[str], surveys: Sequence[Survey], is_allowed: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], str]:
     """The agents that race, or why there is no race: those named, otherwise the default one and another that is ready
     and that the person may use, preferably not the built-in one. Pure."""
     found = {agent_name(config, each.prefix): each for each in surveys}
     ready = [agent_name(config, name) for name in able(surveys, config)]
     others = sorted(ready, key=lambda name: (name != config.agent.default, name in LAST_RESORT))
-    first = tuple(wanted) or (config.agent.default,)
+    first = tuple(requested) or (config.agent.default,)
     agents = (*first, *(name for name in others if name not in first and is_allowed(name)))[:RACERS]
     for name in agents:
         if name in found and not found[name].ready:
@@ -94,20 +94,20 @@ def choose_racers(
 def run(invocation: Invocation) -> Todo:
     """Deferred: ask the agents whether they are installed."""
     uow, config = invocation.uow, invocation.settings.config
-    wanted, task = parse_race(invocation.argument, config)
-    unknown = next((name for name in wanted if not talks(config, name)), None)
+    requested, task = parse_race(invocation.argument, config)
+    unknown = next((name for name in requested if not talks(config, name)), None)
     if unknown is not None:
         return invocation.reply(UNKNOWN.format(name=code(unknown)))
-    if len(set(wanted)) < len(wanted):
+    if len(set(requested)) < len(requested):
         return invocation.reply(SAME)
     channel = channel_of(invocation.place.conversation)
-    for agent in wanted or (config.agent.default,):
+    for agent in requested or (config.agent.default,):
         decision = may(admitted(invocation.user), "ask", using(config, channel, agent, task))
         if not decision.allowed:
             return invocation.reply(decision.message)
     if uow.messages.is_crowded(invocation.user, config.agent.queue_per_user):
         return invocation.reply(STILL_CROWDED)
-    race = Race(key=uuid.uuid4().hex[:8], task=task, agents=wanted)
+    race = Race(key=uuid.uuid4().hex[:8], task=task, agents=requested)
     _record_request(invocation, race, channel)
     return invocation.defer(written(race))
 

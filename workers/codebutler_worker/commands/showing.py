@@ -109,8 +109,8 @@ def _choices(invocation: Invocation) -> list[str]:
     """What the thread has chosen."""
     chosen = invocation.uow.choices.get(invocation.conversation) or ChoiceRow("")
     model = "" if chosen.model == DEFAULT_MODEL else chosen.model
-    named = (("agent", chosen.agent), ("model", model), ("mode", mode_name(chosen.mode)))
-    parts = [f"{what} {code(value)}" for what, value in named if value]
+    pairs = (("agent", chosen.agent), ("model", model), ("mode", mode_name(chosen.mode)))
+    parts = [f"{what} {code(value)}" for what, value in pairs if value]
     return [f"In this thread: {', '.join(parts)}"] if parts else []
 
 

@@ -195,10 +195,10 @@ def _redact_comments(
     comments: Sequence[PullComment], redact: Callable[[str], str]
 ) -> tuple[PullComment, ...]:
     """The comments, redacted; those that are not shown count, but without their text."""
-    cleaned, shown = [], 0
+    cleaned, shown_count = [], 0
     for each in comments:
-        is_shown = shown < news.COMMENTS_SHOWN and bool(each.text.strip())
-        shown += is_shown
+        is_shown = shown_count < news.COMMENTS_SHOWN and bool(each.text.strip())
+        shown_count += is_shown
         text = redact(each.text) if is_shown else "…" if each.text.strip() else ""
         author, place = (redact(each.author), redact(each.place)) if is_shown else ("", "")
         cleaned.append(replace(each, author=author, text=text, place=place))

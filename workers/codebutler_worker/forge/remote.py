@@ -94,8 +94,8 @@ def _directory(url: str, repo: Path, local: Iterable[str]) -> Remote:
 
 def _display_url(url: str) -> str:
     """A refused URL for an error: short, on one line, without user name and password."""
-    shown = re.sub(r"(?<=://)[^/@\s]*@", "", url)
-    return "".join(each if each.isprintable() else "?" for each in shown[:100]) or "nothing"
+    text = re.sub(r"(?<=://)[^/@\s]*@", "", url)
+    return "".join(each if each.isprintable() else "?" for each in text[:100]) or "nothing"
 
 
 def configured_url(repo: Path) -> str:

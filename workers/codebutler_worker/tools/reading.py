@@ -114,28 +114,28 @@ class ReadFilesArguments(Arguments, frozen=True):
 
 async def _read(context: Context, args: ReadFilesArguments) -> Result:
     """An unreadable file is reported in its place; the others are still shown."""
-    shown, failed, cut = [], 0, False
-    left = MAX_CHARS
+    parts, failed, cut = [], 0, False
+    remaining_chars = MAX_CHARS
     for path in args.paths:
         try:
             read = await read_text(context, path, MAX_FILE_BYTES)
         except ToolError as error:
             failed += 1
-            shown.append(str(error))
+            parts.append(str(error))
             continue
-        part, shortened = numbered(read.text, args.first_line, args.lines, left)
+        numbered_lines, shortened = number_lines(read.text, args.first_line, args.lines, remaining_chars)
         cut = cut or shortened
-        left -= len(part)
-        written = f" ({read.encoding})" if read.encoding != Encoding() else ""
-        shown.append(f"=== {path}{written}\n{part}")
-    return Result("\n".join(shown), ok=failed < len(args.paths), truncated=cut)
+        remaining_chars -= len(numbered_lines)
+        encoding_note = f" ({read.encoding})" if read.encoding != Encoding() else ""
+        parts.append(f"=== {path}{encoding_note}\n{numbered_lines}")
+    return Result("\n".join(parts), ok=failed < len(args.paths), truncated=cut)
 
 
-def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[str, bool]:
+def number_lines(text: str, first_line: int, count: int, limit_chars: int) -> tuple[str, bool]:
     """The lines with their numbers, and whether some were left out. Pure."""
     # Like editors and grep: only a newline ends a line.
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-    shown: list[str] = []
+    entries: list[str] = []
     size, long = 0, False
     for number, line in enumerate(lines[first_line - 1 : first_line - 1 + count], first_line):
         entry = f"{number}\t{clip_line(line, MAX_LINE_CHARS)}"
@@ -143,13 +143,13 @@ def numbered(text: str, first_line: int, count: int, limit_chars: int) -> tuple[
         size += len(entry) + 1
         if size > limit_chars:
             break
-        shown.append(entry)
-    last = first_line - 1 + len(shown)
+        entries.append(entry)
+    last = first_line - 1 + len(entries)
     if first_line > len(lines):
         return f"(the file has {len(lines)} lines)" if lines else "(the file is empty)", False
     if last < len(lines):
-        shown.append(f"(lines {first_line} to {last} of {len(lines)})")
-    return "\n".join(shown), long or last < len(lines) or first_line > 1
+        entries.append(f"(lines {first_line} to {last} of {len(lines)})")
+    return "\n".join(entries), long or last < len(lines) or first_line > 1
 
 
 READ_FILES = Tool(
@@ -193,10 +193,10 @@ async def _list(context: Context, args: _ListFiles) -> Result:
     if ran.exit_code != 0 and not ran.output.strip():
         return Result("(no files)")
     files = sorted({line.removeprefix("./") for line in ran.output.split("\n") if line})
-    shown = files[: args.most]
-    more = len(files) - len(shown)
+    listed = files[: args.most]
+    more = len(files) - len(listed)
     note = f"\n… and {more}{' or more' if ran.truncated else ''} more files" if more or ran.truncated else ""
-    return Result("\n".join(shown) + note, truncated=bool(note))
+    return Result("\n".join(listed) + note, truncated=bool(note))
 
 
 LIST_FILES = Tool(
@@ -275,8 +275,8 @@ async def _search(context: Context, args: _CodeSearch) -> Result:
         return Result("(nothing found)")
     more = ran.truncated or len(lines) > args.most
     note = "\n… and more: search for something rarer, or in a part of the repository" if more else ""
-    shown = [clip_line(line, LINE_CHARS) for line in lines[: args.most]]
-    return Result("\n".join(shown) + note, truncated=more or shown != lines[: args.most])
+    listed = [clip_line(line, LINE_CHARS) for line in lines[: args.most]]
+    return Result("\n".join(listed) + note, truncated=more or listed != lines[: args.most])
 
 
 CODE_SEARCH = Tool(

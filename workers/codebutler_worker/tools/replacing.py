@@ -74,15 +74,15 @@ def apply_replacements(text: str, replacements: tuple[Replacement, ...]) -> str:
 
 def _without_overlaps(found: tuple[Match, ...]) -> list[Match]:
     """The matches without those that overlap an earlier one."""
-    kept: list[Match] = []
+    separate: list[Match] = []
     for match in found:
-        if not kept or match.start >= kept[-1].end:
-            kept.append(match)
-    return kept
+        if not separate or match.start >= separate[-1].end:
+            separate.append(match)
+    return separate
 
 
 def _not_found_text(text: str, old: str, new: str) -> str:
-    near = nearest(text, old)
+    near = nearest_lines(text, old)
     if len(new.strip()) >= DISTINCTIVE_CHARS and new in text:
         return f"`old` is not in the file, but `new` is: it seems to be done already.\n{near}".rstrip()
     return f"`old` is not in the file.\n{near}".rstrip()
@@ -220,7 +220,7 @@ MIN_LIKENESS = 0.3
 """Below this, two lines are unrelated."""
 
 
-def nearest(text: str, old: str) -> str:
+def nearest_lines(text: str, old: str) -> str:
     """The lines most like ``old``, with their numbers; "" if none are similar."""
     non_blank = [line for line in old.split("\n") if line.strip()]
     lines = [line.removesuffix("\r") for line in text.split("\n")[:MAX_SEARCHED_LINES]]
@@ -237,10 +237,10 @@ def nearest(text: str, old: str) -> str:
     last = min(len(lines), -best - at + len(old.split("\n")) + AROUND, first + MAX_SHOWN_LINES)
     last = max(last, min(len(lines), -best + 1))
     first = max(first, last - MAX_SHOWN_LINES)
-    shown = "\n".join(
+    numbered = "\n".join(
         f"{number + 1}\t{clip_line(lines[number], LINE_CHARS)}" for number in range(first, last)
     )
-    return f"The nearest lines:\n{shown}"
+    return f"The nearest lines:\n{numbered}"
 
 
 def _trigrams(line: str) -> frozenset[str]:
