@@ -20,8 +20,8 @@ STOP = Button("Stop", "codebutler.stop", "t1")
 class Forgetful:
     """A store that keeps nothing."""
 
-    async def transact(self, _: Any) -> tuple[None, list[Any]]:
-        return None, []
+    async def run(self, _: Any) -> Any:
+        return None
 
 
 def row(
@@ -223,8 +223,8 @@ class Remembering(Forgetful):
     def __init__(self, *left: tuple[OutboxRow, Operation]) -> None:
         self.rows = [replace(row, payload=msgspec.json.encode(operation).decode()) for row, operation in left]
 
-    async def transact(self, work: Any) -> tuple[Any, list[Any]]:
-        return ((self.rows, {}, frozenset()) if work is _left_behind else None), []
+    async def run(self, work: Any) -> Any:
+        return (self.rows, {}, frozenset()) if work is _left_behind else None
 
 
 async def test_an_edit_left_behind_that_a_later_one_replaces_is_settled_at_once() -> None:

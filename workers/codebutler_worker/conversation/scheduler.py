@@ -172,13 +172,13 @@ class TurnScheduler:
             task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
             self._running[turn.row.id] = (turn, task)
             task.add_done_callback(self._ended)
+            # A stop may come between a turn's commit and its task.
+            if (by := self._stop_at_start.get(turn.row.id)) is not None:
+                self.stop((turn.row.id,), by)
+        # One for a turn that has ended is moot.
+        self._stop_at_start.clear()
         if due and not self._paused:
             self._deferred.start(due)
-        # A stop may come between a turn's commit and its task; one for a turn that has ended is moot.
-        late, self._stop_at_start = self._stop_at_start, {}
-        for turn_id, by in late.items():
-            if turn_id in self._running:
-                self.stop((turn_id,), by)
         if not self._running and (self._paused or not self.queued):
             self._idle.set()
         self._load_changed()

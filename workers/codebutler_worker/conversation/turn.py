@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from codebutler.config.memory import MEMORY_NAME
+from codebutler.config.programs import UNDO
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
 from codebutler.platform.signals import reached
@@ -95,7 +96,8 @@ class RunningTurn:
         self._asking: Asking | None = None  # before its agent asks people anything
         self._display: Display  # from the start of ``run``
         self._snapshots = Snapshots(runtime, begun.turn, Path(runtime.settings.path))
-        self._watch = BudgetWatch(runtime, begun.turn)
+        asks_model = begun.program is None and begun.turn.agent != UNDO
+        self._watch = BudgetWatch(runtime, begun.turn, counts=asks_model)
         traces = runtime.traces
         self._trace = traces.begin(begun.messages, begun.turn.agent) if traces.open else None
 

@@ -255,13 +255,14 @@ def overview(lines: Sequence[BudgetLine]) -> str:
 
 
 class BudgetWatch:
-    """The use of one running turn. ``met`` is the limit it reached, ``until`` when the next day starts."""
+    """The use of one running turn, which ``counts`` if it asks a model. ``met`` is the limit it reached, ``until`` when
+    the next day starts."""
 
-    def __init__(self, runtime: Runtime, turn: TurnRow) -> None:
+    def __init__(self, runtime: Runtime, turn: TurnRow, *, counts: bool) -> None:
         config = runtime.settings.config
         self.met: BudgetLine | None = None
-        self.counts = uses_model(config, turn.agent)
-        self.is_limited = self.counts and is_limited(config.budget)
+        self.counts = counts
+        self.is_limited = counts and is_limited(config.budget)
         self.usage = Usage()
         """The turn's use so far."""
         began = turn.started_at

@@ -114,7 +114,7 @@ class Outbox:
 
     async def restore(self) -> int:
         """Send the previous worker's operations again. Returns how many there were."""
-        (rows, targets, over), _ = await self._store.transact(_left_behind)
+        rows, targets, over = await self._store.run(_left_behind)
         self._refs.update(targets)
         operations = [(replace(row, payload=""), _operation_of(row)) for row in rows]
         await self.publish(operations, unsure=True, over=over)
@@ -157,7 +157,7 @@ class Outbox:
         if op_id not in self._entries:
             return
         reached("mark.before")
-        await self._store.transact(partial(UnitOfWork.settle, op_id=op_id, ref=ref, code=code))
+        await self._store.run(partial(UnitOfWork.settle, op_id=op_id, ref=ref, code=code))
         reached("mark.after")
         self._refs[op_id] = ref
         while len(self._refs) > REMEMBERED:
@@ -362,7 +362,8 @@ class Runtime:
         stored ``surely``: then the log names it, and it is tried again until the store takes it.
         """
         while True:
-            task = asyncio.create_task(self._commit(work), name="commit")
+            writing = self.store.run(work, self.redactor.redact, self.outbox.publish)
+            task = asyncio.create_task(writing, name="commit")
             self._commits.add(task)
             task.add_done_callback(self._commits.discard)
             try:
@@ -376,10 +377,3 @@ class Runtime:
     async def close(self) -> None:
         """Wait for the commits under way."""
         await asyncio.gather(*self._commits, return_exceptions=True)
-
-    async def _commit(self, work: Callable[[UnitOfWork], T]) -> T:
-        value, operations = await self.store.transact(work, self.redactor.redact)
-        if operations:
-            reached("outbox.after")
-            await self.outbox.publish(operations)
-        return value

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -265,23 +265,27 @@ class Store:
         self._thread = thread or store_thread()
         self._closed = False
 
-    async def run(self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str] = str) -> T:
-        """Run ``work`` as one transaction on the writer's thread; it is committed when this returns.
+    async def run(
+        self,
+        work: Callable[[UnitOfWork], T],
+        redact: Callable[[str], str] = str,
+        publish: Callable[[Sequence[Outgoing]], Awaitable[None]] | None = None,
+    ) -> T:
+        """Run ``work`` as one transaction on the writer's thread, then ``publish`` its operations; it is committed when
+        this returns.
 
         If ``work`` raises, everything is rolled back and its exception is raised here. Raises StoreError if
         the disk or the file is at fault (nothing is stored then; a retry is safe). If the caller is cancelled
-        while the work runs, the transaction is still committed or rolled back.
+        while the work runs, the transaction is still committed or rolled back, but nothing is published.
         """
-        return (await self.transact(work, redact))[0]
-
-    async def transact(
-        self, work: Callable[[UnitOfWork], T], redact: Callable[[str], str] = str
-    ) -> tuple[T, list[Outgoing]]:
-        """The same; also returns the operations to send."""
         if self._closed:
             raise StoreError(f"{self._path} is closed")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._transact, work, redact)
+        result, operations = await loop.run_in_executor(self._thread, self._transact, work, redact)
+        if publish is not None and operations:
+            reached("outbox.after")
+            await publish(operations)
+        return result
 
     async def anything_open(self, unfinished: Collection[TurnState]) -> bool:
         """Whether an operation or a deferred command is left, or a turn in one of these states. Raises StoreError."""
