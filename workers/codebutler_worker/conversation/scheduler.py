@@ -112,11 +112,39 @@ class TurnScheduler:
             await self._wake.wait()
         while True:
             self._wake.clear()
-            next_due_s: float | None = STORE_RETRY_S
+            seen = self._news
+            # Runs on the store's thread: it gets copies of what the loop changes.
+            begin_due = partial(
+                self._begin_due,
+                busy={turn.row.conversation: turn.row.agent for turn, _ in self._running.values()},
+                steering=frozenset(self._steering),
+                shown=self._shown,
+            )
             try:
-                next_due_s = await self._start_due()
+                begun, next_due_s, self._shown, on_hold, due = await self._runtime.commit(begin_due)
             except StoreError as error:
                 self._runtime.log("ERR", f"runs are waiting for the store: {error}")
+                await wait_for(self._runtime.clock, self._wake, STORE_RETRY_S)
+                continue
+            self.parked, self.asking = on_hold
+            self._queued, self._seen = len(self._shown), seen
+            for one in begun:
+                if one.withdrawn:
+                    self._deferred.withdraw(one.withdrawn)
+                turn = RunningTurn(self._runtime, one, self._load_changed)
+                task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
+                self._running[turn.row.id] = (turn, task)
+                task.add_done_callback(self._ended)
+                # A stop may come between a turn's commit and its task.
+                if (by := self._stop_at_start.get(turn.row.id)) is not None:
+                    self.stop((turn.row.id,), by)
+            # One for a turn that has ended is moot.
+            self._stop_at_start.clear()
+            if due and not self._paused:
+                self._deferred.start(due)
+            if not self._running and (self._paused or not self.queued):
+                self._idle.set()
+            self._load_changed()
             await wait_for(self._runtime.clock, self._wake, next_due_s)
 
     async def idle(self) -> None:
@@ -152,37 +180,6 @@ class TurnScheduler:
         """Cancel running turns; their rows still say running, so that the next start finds them interrupted."""
         await cancel({task for _, task in self._running.values()})
         await self._tasks.close(0)
-
-    async def _start_due(self) -> float | None:
-        seen = self._news
-        # Runs on the store's thread: it gets copies of what the loop changes.
-        begin_due = partial(
-            self._begin_due,
-            busy={turn.row.conversation: turn.row.agent for turn, _ in self._running.values()},
-            steering=frozenset(self._steering),
-            shown=self._shown,
-        )
-        begun, next_due_s, self._shown, on_hold, due = await self._runtime.commit(begin_due)
-        self.parked, self.asking = on_hold
-        self._queued, self._seen = len(self._shown), seen
-        for one in begun:
-            if one.withdrawn:
-                self._deferred.withdraw(one.withdrawn)
-            turn = RunningTurn(self._runtime, one, self._load_changed)
-            task = asyncio.create_task(turn.run(), name=f"turn {turn.row.id}")
-            self._running[turn.row.id] = (turn, task)
-            task.add_done_callback(self._ended)
-            # A stop may come between a turn's commit and its task.
-            if (by := self._stop_at_start.get(turn.row.id)) is not None:
-                self.stop((turn.row.id,), by)
-        # One for a turn that has ended is moot.
-        self._stop_at_start.clear()
-        if due and not self._paused:
-            self._deferred.start(due)
-        if not self._running and (self._paused or not self.queued):
-            self._idle.set()
-        self._load_changed()
-        return next_due_s
 
     def _begin_due(
         self,
