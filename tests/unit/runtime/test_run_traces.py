@@ -27,12 +27,12 @@ async def test_a_run_reports_how_long_it_was_queued_and_each_tool() -> None:
     await on.clock.advance(2)
     run = on.traces.begin(("1.0",), "claude")
     assert run is not None
-    run.heard(ToolUse("a", "Bash", "cat .env", {"command": "cat .env"}))
-    run.heard(Text("words"))
+    run.record(ToolUse("a", "Bash", "cat .env", {"command": "cat .env"}))
+    run.record(Text("words"))
     await on.clock.advance(1)
-    run.heard(ToolResult("a", True, "TOKEN=abc"))
-    run.heard(ToolResult("unknown", True, ""))
-    run.heard(ToolUse("b", "Read the file ~/.env", "~/.env"))
+    run.record(ToolResult("a", True, "TOKEN=abc"))
+    run.record(ToolResult("unknown", True, ""))
+    run.record(ToolUse("b", "Read the file ~/.env", "~/.env"))
     await on.clock.advance(1)
     run.end()
     [told] = on.sent
@@ -67,9 +67,9 @@ async def test_a_run_of_very_many_tools_fits_into_its_report() -> None:
     run = on.traces.begin(("1.0",), "claude")
     assert run is not None
     for number in range(2 * MOST_SPANS):
-        run.heard(ToolUse(str(number), "Bash", ""))
+        run.record(ToolUse(str(number), "Bash", ""))
         if number % 2:
-            run.heard(ToolResult(str(number), True, ""))
+            run.record(ToolResult(str(number), True, ""))
     run.end()
     [told] = on.sent
     assert isinstance(told, Traced)

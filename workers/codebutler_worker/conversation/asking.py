@@ -60,7 +60,7 @@ class Asking:
         approval = any(isinstance(each, Approval) for each in asked)
         self._changed("approval" if approval else "answer" if asked else "", self._card_op_id)
 
-    async def heard(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
+    async def ask(self, backend: AgentBackend, asked: Approval | Question, session_id: str) -> None:
         """Ask in the thread, unless the session's grants allow it; the questions of one call together."""
         together = self._together(asked)
         named = {uuid.uuid4().hex: each for each in together}

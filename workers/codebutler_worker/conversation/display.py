@@ -71,7 +71,7 @@ class ToolLog:
         """Whether there is anything to report."""
         return bool(self._entries)
 
-    def heard(self, event: AgentEvent) -> None:
+    def record(self, event: AgentEvent) -> None:
         """Add a call, or its result."""
         if isinstance(event, ToolUse) and len(self._calls) < MAX_CALLS:
             self._calls[event.id] = tool_label(event.name, event.summary)
@@ -127,15 +127,15 @@ class Display:
             asyncio.create_task(work, name=f"{name} of {self._turn.id}") for name, work in shown.items()
         ]
 
-    def heard(self, event: AgentEvent) -> None:
+    def record(self, event: AgentEvent) -> None:
         """Record an event of the agent."""
         if isinstance(event, Output) and self.terminal is not None:
             self.terminal.take(event)
         # Two agents' words in one stream would be unreadable.
-        if self._place.thread and not self._races and (told := live(event, self._place.thread)) is not None:
-            self._runtime.send(told)
+        if self._place.thread and not self._races and (line := live(event, self._place.thread)) is not None:
+            self._runtime.send(line)
         if self.tools is not None:
-            self.tools.heard(event)
+            self.tools.record(event)
             if self.tools.waits:
                 self._status_changed.set()
         self._see(reduce(self.view, event))
@@ -352,12 +352,12 @@ class Publisher:
         self._sent.append(name)
         await self._commit(Upload(filename=name, title=name, content=content, thread=self._place.thread))
 
-    async def _commit(self, said: Post | Upload | str) -> None:
+    async def _commit(self, sent: Post | Upload | str) -> None:
         try:
-            if isinstance(said, str):
-                await self._runtime.commit(lambda uow: uow.post(self._place, said))
+            if isinstance(sent, str):
+                await self._runtime.commit(lambda uow: uow.post(self._place, sent))
             else:
-                await self._runtime.commit(lambda uow: uow.add(self._place, said))
+                await self._runtime.commit(lambda uow: uow.add(self._place, sent))
         except StoreError as error:
             # The answer matters more: it is retried until it is stored.
             self._runtime.log("ERR", f"could not store what the agent sent: {error}")

@@ -100,8 +100,8 @@ def at_limit(
         why = _objection(config, turn, agent, surveys, people)
         if not why:
             return finished, Hold(until, successor=agent)
-        told = cannot_take_over(prefixes_of(agent)[-1], why)
-        finished = replace(finished, text=f"{finished.text.rstrip('.')}. {told}")
+        note = cannot_take_over(prefixes_of(agent)[-1], why)
+        finished = replace(finished, text=f"{finished.text.rstrip('.')}. {note}")
     asks = settings.on_limit == "ask"
     if until is None and not asks:
         return finished, None
@@ -190,8 +190,8 @@ def answered_by(uow: UnitOfWork, turn: TurnRow, config: Config) -> TurnRow:
     uow.turns.update(turn.id, agent=successor)
     op_id = f"{turn.conversation}:{turn.agent}:limited:{until}"
     if uow.outbox.get(op_id) is None:
-        told = answers_instead(_named(turn.agent), datetime.fromisoformat(until), _named(successor))
-        uow.post(place_of(turn), told, op_id=op_id, value="notice")
+        notice = answers_instead(_named(turn.agent), datetime.fromisoformat(until), _named(successor))
+        uow.post(place_of(turn), notice, op_id=op_id, value="notice")
     return replace(turn, agent=successor)
 
 
@@ -237,12 +237,12 @@ def record_end(runtime: Runtime, ending: Ending, prompt: str) -> None:
     if usage.cost_usd is not None:
         parts.append(amount("usd", usage.cost_usd))
     runtime.log(tag_of(runtime.settings.config, turn.agent), " · ".join(parts))
-    said = one_line(finished.text, RESPONSE_CHARS)
+    text = one_line(finished.text, RESPONSE_CHARS)
     if ending.outcome in ("failed", "parked"):
         code = f"exit code {finished.exit_code}" if finished.exit_code is not None else ""
-        runtime.log("WRN", f"{turn.agent}: {': '.join(part for part in (code, said) if part)}")
+        runtime.log("WRN", f"{turn.agent}: {': '.join(part for part in (code, text) if part)}")
     elif finished.text:
-        runtime.log("RSP", f'"{said}"')
+        runtime.log("RSP", f'"{text}"')
     runtime.send(
         audit_of(
             turn,
@@ -259,7 +259,7 @@ def conclude(uow: UnitOfWork, output: OutputSection, ending: Ending) -> None:
     turn, outcome, usage = ending.turn, ending.outcome, ending.view.usage
     if ending.asked:
         close_all(uow, turn.id, WITHDRAWN)
-    last = _say(uow, output, ending)
+    last = _post_outcome(uow, output, ending)
     current = uow.turns.get(turn.id) or turn
     if current.progress_op_id and ending.terminal is None:
         name = turn.agent if race_in(turn.conversation) else ""
@@ -299,7 +299,7 @@ def stopping(turn_id: str) -> str:
     return f"{turn_id}-stopping"
 
 
-def _say(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
+def _post_outcome(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
     """Returns the last operation's ID: the final mark must not appear before the answer."""
     place, finished = place_of(ending.turn), ending.finished
     mention = ending.turn.user_id if ending.elapsed_s > LONG_S else NO_PERSON
@@ -317,14 +317,14 @@ def _say(uow: UnitOfWork, output: OutputSection, ending: Ending) -> str | None:
             last = uow.add(place, operation)
     elif ending.outcome == "failed":
         resumable = finished.reason in LIMITS and ending.session_id is not None
-        said = failed(ending.turn.id, finished.text, resumable=resumable)
-        last = uow.post(place, said, mention=mention, value="notice")
+        card = failed(ending.turn.id, finished.text, resumable=resumable)
+        last = uow.post(place, card, mention=mention, value="notice")
     elif ending.hold is not None:
         last = post_hold(uow, ending.turn, finished.text, ending.hold, mention)
     elif ending.outcome == "stopped":
-        told = Message(markdown=stopped(ending.view, ending.stopped_by))
-        last = uow.edit(place, stopping(ending.turn.id), told, value="notice")
-        last = last or uow.post(place, told, value="notice")
+        line = Message(markdown=stopped(ending.view, ending.stopped_by))
+        last = uow.edit(place, stopping(ending.turn.id), line, value="notice")
+        last = last or uow.post(place, line, value="notice")
     return last
 
 

@@ -59,7 +59,7 @@ async def warn_of_lacks(
     result = await asyncio.to_thread(last_result, runtime.home)
     row = row_of(result, runtime.settings.name, turn.agent)
     missing = lacking(row, needed)
-    if row is None or not missing or await runtime.commit(lambda uow: not _untold(uow, begun, missing)):
+    if row is None or not missing or await runtime.commit(lambda uow: not _unwarned(uow, begun, missing)):
         return
     # Asking programs for their versions takes a moment, so it comes last.
     versions = {
@@ -67,18 +67,18 @@ async def warn_of_lacks(
         for found in await runtime.agents.survey()
     }
     if versions.get(turn.agent) == row.version:
-        await runtime.commit(partial(_tell, begun=begun, missing=missing))
+        await runtime.commit(partial(_warn, begun=begun, missing=missing))
 
 
-def _untold(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> list[Cell]:
+def _unwarned(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in missing if uow.outbox.get(_op_id(begun, cell)) is None]
 
 
-def _tell(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> None:
-    for cell in _untold(uow, begun, missing):
+def _warn(uow: UnitOfWork, begun: BegunTurn, missing: Sequence[Cell]) -> None:
+    for cell in _unwarned(uow, begun, missing):
         words = WORDS[cell.capability].format(agent=begun.turn.agent)
-        told = FOUND.format(words=words, text=cell.text)
-        uow.post(place_of(begun.turn), told, op_id=_op_id(begun, cell), value="notice")
+        warning = FOUND.format(words=words, text=cell.text)
+        uow.post(place_of(begun.turn), warning, op_id=_op_id(begun, cell), value="notice")
 
 
 def _op_id(begun: BegunTurn, cell: Cell) -> str:

@@ -75,36 +75,38 @@ class Incoming:
     job: str = ""
 
 
-def keep_message(uow: UnitOfWork, said: Incoming, turn_id: str | None) -> None:
+def keep_message(uow: UnitOfWork, incoming: Incoming, turn_id: str | None) -> None:
     """Write the message and its files, or its latest text, as part of a turn (None = no turn)."""
-    files = attachments_of(said) if said.files else []
+    files = attachments_of(incoming) if incoming.files else []
     for file in files:
         uow.attachments.add(file, known="keep")
-    key = said.ref or MessageRef(said.conversation or "")
+    key = incoming.ref or MessageRef(incoming.conversation or "")
     row = MessageRow(
-        id=message_id(said.channel, key),
-        from_id=said.user,
-        channel_id=said.channel,
-        content=said.text,
+        id=message_id(incoming.channel, key),
+        from_id=incoming.user,
+        channel_id=incoming.channel,
+        content=incoming.text,
         timestamp=uow.stamp,
-        platform_msg_id=said.ref,
-        order=said.order or said.ref,
-        thread=said.root,
+        platform_msg_id=incoming.ref,
+        order=incoming.order or incoming.ref,
+        thread=incoming.root,
         turn_id=turn_id,
-        agent=said.prefix,
-        late=said.late,
+        agent=incoming.prefix,
+        late=incoming.late,
         is_voice=any(file.is_voice for file in files),
     )
     if not uow.messages.add(row, known="keep"):
-        fields = {"content": said.text} if turn_id is None else {"content": said.text, "turn_id": turn_id}
+        fields = (
+            {"content": incoming.text} if turn_id is None else {"content": incoming.text, "turn_id": turn_id}
+        )
         uow.messages.update(row.id, **fields)
 
 
-def attachments_of(said: Incoming) -> list[AttachmentRow]:
+def attachments_of(incoming: Incoming) -> list[AttachmentRow]:
     """Its files, which are fetched when its run starts."""
     return [
         AttachmentRow(
-            message_id=message_id(said.channel, said.ref),
+            message_id=message_id(incoming.channel, incoming.ref),
             file_id=file.id,
             position=position,
             name=file.name,
@@ -112,87 +114,91 @@ def attachments_of(said: Incoming) -> list[AttachmentRow]:
             size_bytes=file.size_bytes,
             is_voice=is_voice(file),
         )
-        for position, file in enumerate(said.files[:MAX_FILES])
+        for position, file in enumerate(incoming.files[:MAX_FILES])
     ]
 
 
-def enqueue(uow: UnitOfWork, config: Config, said: Incoming, *, counts: bool = True) -> Todo:
+def enqueue(uow: UnitOfWork, config: Config, incoming: Incoming, *, counts: bool = True) -> Todo:
     """Put a message into a turn, or reply that the conversation is busy (``agent.busy`` "reject"). If it ``counts`` and
     too many of its author's are waiting, keep it until they ask again."""
-    if counts and uow.messages.is_crowded(said.user, config.agent.queue_per_user):
-        return _ask_first(uow, config, said, CROWDED)
-    conversation = said.conversation or conversation_id(config, said.channel, said.root)
-    agent = agent_for(uow, config, conversation, said.prefix)
-    is_chosen = said.prefix is None and agent != config.agent.default
-    if is_chosen and (refused := _refused(uow, config, said, conversation, agent)):
+    if counts and uow.messages.is_crowded(incoming.user, config.agent.queue_per_user):
+        return _ask_first(uow, config, incoming, CROWDED)
+    conversation = incoming.conversation or conversation_id(config, incoming.channel, incoming.root)
+    agent = agent_for(uow, config, conversation, incoming.prefix)
+    is_chosen = incoming.prefix is None and agent != config.agent.default
+    if is_chosen and (refused := _refused(uow, config, incoming, conversation, agent)):
         return refused
     live = [turn for turn in uow.turns.find(state=LIVE) if turn.conversation == conversation]
     queued = [turn for turn in uow.turns.find(state="queued") if turn.conversation == conversation]
     is_program = program_of(config, agent) is not None
-    turn = _joinable(uow, config, queued[-1], said, agent) if queued and not is_program else None
+    turn = _joinable(uow, config, queued[-1], incoming, agent) if queued and not is_program else None
     if turn is None and live and config.agent.busy == "reject":
-        keep_message(uow, said, None)
-        place = ThreadPlace(conversation, said.root or None)
-        end_message(uow, place, said.ref, "refused", after=uow.post(place, BUSY, value="notice"))
+        keep_message(uow, incoming, None)
+        place = ThreadPlace(conversation, incoming.root or None)
+        end_message(uow, place, incoming.ref, "refused", after=uow.post(place, BUSY, value="notice"))
         return Todo()
     waits = False
     if turn is None:
-        turn = opened(uow, config, said, conversation, agent)
+        turn = opened(uow, config, incoming, conversation, agent)
     else:
-        turn = _joined(uow, config, turn, said)
+        turn = _joined(uow, config, turn, incoming)
         waits = any(is_shown(uow, each, QUEUED) for each in uow.messages.find(turn_id=turn.id)[:1])
-    keep_message(uow, said, turn.id)
-    if waits and (message := uow.messages.get(message_id(said.channel, said.ref))) is not None:
+    keep_message(uow, incoming, turn.id)
+    if waits and (message := uow.messages.get(message_id(incoming.channel, incoming.ref))) is not None:
         set_mark(uow, place_of(turn), message, QUEUED)
     steers = config.agent.busy == "steer" and live and live[0].agent == agent
-    if steers and _same_account(config, live[0], said):
+    if steers and _same_account(config, live[0], incoming):
         return Todo(steer=(Steer(live[0].id, turn.id),))
     return Todo() if live else Todo(begins=turn.thread)
 
 
-def _same_account(config: Config, turn: TurnRow, said: Incoming) -> bool:
+def _same_account(config: Config, turn: TurnRow, incoming: Incoming) -> bool:
     """Whether the message can be charged to that turn: if people have budgets, turns are not shared."""
-    return config.budget.user == DailyLimit() or turn.user_id == said.user
+    return config.budget.user == DailyLimit() or turn.user_id == incoming.user
 
 
-def _refused(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, agent: str) -> Todo | None:
+def _refused(
+    uow: UnitOfWork, config: Config, incoming: Incoming, conversation: str, agent: str
+) -> Todo | None:
     """What becomes of a message for an agent that its thread has chosen, if its author may not use it; else None. The
     parent, which let it in, knows the configured agent only."""
-    decision = may(admitted(said.user), "ask", using(config, said.channel, agent, said.text))
+    decision = may(admitted(incoming.user), "ask", using(config, incoming.channel, agent, incoming.text))
     if decision.allowed:
         return None
-    keep_message(uow, said, None)
-    place = ThreadPlace(conversation, said.root or None)
-    end_message(uow, place, said.ref, "refused", after=uow.post(place, decision.message, value="notice"))
+    keep_message(uow, incoming, None)
+    place = ThreadPlace(conversation, incoming.root or None)
+    end_message(uow, place, incoming.ref, "refused", after=uow.post(place, decision.message, value="notice"))
     # The parent let it in as a prompt for the configured agent, and wrote that down.
     record = Audit(
-        user=said.user,
-        thread=said.root,
+        user=incoming.user,
+        thread=incoming.root,
         kind=agent,
-        text=one_line(said.text, 1000),
+        text=one_line(incoming.text, 1000),
         decision=f"refused: {decision.reason}",
     )
     return Todo(audit=(record,))
 
 
-def _joinable(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming, agent: str) -> TurnRow | None:
+def _joinable(
+    uow: UnitOfWork, config: Config, turn: TurnRow, incoming: Incoming, agent: str
+) -> TurnRow | None:
     """A turn that waits only because others run keeps its own thread: a top-level message joins within the
     debounce or not at all."""
-    if turn.agent != agent or not _same_account(config, turn, said):
+    if turn.agent != agent or not _same_account(config, turn, incoming):
         return None
-    if turn.job != said.job:
+    if turn.job != incoming.job:
         return None
-    if turn.thread == said.root:
+    if turn.thread == incoming.root:
         return turn
     opener = uow.messages.get(message_id(turn.channel_id, turn.thread))
     top_level = opener is not None and opener.turn_id == turn.id
     fresh = turn.not_before > uow.stamp
-    return turn if said.root == said.ref and top_level and fresh else None
+    return turn if incoming.root == incoming.ref and top_level and fresh else None
 
 
-def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> TurnRow:
+def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, incoming: Incoming) -> TurnRow:
     due = iso(uow.now + timedelta(seconds=config.agent.debounce_seconds))
-    joined = replace(turn, not_before=due, thread=said.root)
+    joined = replace(turn, not_before=due, thread=incoming.root)
     if turn.progress_op_id and turn.thread != joined.thread:
         uow.edit(place_of(turn), turn.progress_op_id, Message(markdown=TOGETHER))
         joined = replace(joined, progress_op_id=None)
@@ -205,7 +211,7 @@ def _joined(uow: UnitOfWork, config: Config, turn: TurnRow, said: Incoming) -> T
     return joined
 
 
-def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, agent: str) -> TurnRow:
+def opened(uow: UnitOfWork, config: Config, incoming: Incoming, conversation: str, agent: str) -> TurnRow:
     """Queue a new turn."""
     due = ""
     # Nobody completes a command with a second message.
@@ -214,43 +220,43 @@ def opened(uow: UnitOfWork, config: Config, said: Incoming, conversation: str, a
     turn = TurnRow(
         id=uuid.uuid4().hex,
         conversation=conversation,
-        channel_id=said.channel,
-        thread=said.root,
+        channel_id=incoming.channel,
+        thread=incoming.root,
         agent=agent,
         created_at=uow.stamp,
         not_before=due,
-        user_id=said.user,
-        job=said.job,
+        user_id=incoming.user,
+        job=incoming.job,
     )
     uow.turns.add(turn)
     return turn
 
 
-def park(uow: UnitOfWork, config: Config, said: Incoming) -> Todo:
+def park(uow: UnitOfWork, config: Config, incoming: Incoming) -> Todo:
     """Keep a message that was written too long ago, or may have been handled, and ask once per conversation whether
     it is still wanted."""
-    return _ask_first(uow, config, said, HANDLED if said.handled else STALE)
+    return _ask_first(uow, config, incoming, HANDLED if incoming.handled else STALE)
 
 
-def _ask_first(uow: UnitOfWork, config: Config, said: Incoming, reason: str) -> Todo:
-    conversation = said.conversation or conversation_id(config, said.channel, said.root)
-    agent = agent_for(uow, config, conversation, said.prefix)
-    is_chosen = said.prefix is None and agent != config.agent.default
-    if is_chosen and (refused := _refused(uow, config, said, conversation, agent)):
+def _ask_first(uow: UnitOfWork, config: Config, incoming: Incoming, reason: str) -> Todo:
+    conversation = incoming.conversation or conversation_id(config, incoming.channel, incoming.root)
+    agent = agent_for(uow, config, conversation, incoming.prefix)
+    is_chosen = incoming.prefix is None and agent != config.agent.default
+    if is_chosen and (refused := _refused(uow, config, incoming, conversation, agent)):
         return refused
     latest = uow.turns.find(newest=1, conversation=conversation)
-    if latest and latest[0].agent == agent and _may_join(latest[0], said, reason):
+    if latest and latest[0].agent == agent and _may_join(latest[0], incoming, reason):
         turn = latest[0]
     else:
-        queued = opened(uow, config, said, conversation, agent)
+        queued = opened(uow, config, incoming, conversation, agent)
         turn = replace(queued, state="interrupted", reason=reason)
         uow.turns.update(turn.id, state=turn.state, reason=reason, finished_at=uow.stamp)
-        uow.post(place_of(turn), _question(config, turn, said.text))
+        uow.post(place_of(turn), _question(config, turn, incoming.text))
     if reason == HANDLED:
         # Set by an earlier run of ours that the store does not remember.
         for mark in (WORKING, QUEUED):
-            uow.add(place_of(turn), React(target=said.ref, mark=mark, remove=True))
-    keep_message(uow, said, turn.id)
+            uow.add(place_of(turn), React(target=incoming.ref, mark=mark, remove=True))
+    keep_message(uow, incoming, turn.id)
     return Todo()
 
 
@@ -260,37 +266,39 @@ def _question(config: Config, turn: TurnRow, text: str) -> Message:
     return handled(turn.id, text) if turn.reason == HANDLED else stale(turn.id, text)
 
 
-def _may_join(turn: TurnRow, said: Incoming, reason: str) -> bool:
-    whose = reason != CROWDED or turn.user_id == said.user
+def _may_join(turn: TurnRow, incoming: Incoming, reason: str) -> bool:
+    whose = reason != CROWDED or turn.user_id == incoming.user
     return is_unconfirmed(turn) and turn.reason == reason and whose
 
 
-def type_in(uow: UnitOfWork, config: Config, said: Incoming) -> Todo | None:
+def type_in(uow: UnitOfWork, config: Config, incoming: Incoming) -> Todo | None:
     """Take a plain message for the session that runs in its thread; None if there is none."""
-    if said.prefix is not None or said.root == said.ref:
+    if incoming.prefix is not None or incoming.root == incoming.ref:
         return None
     live = uow.turns.find(state=LIVE)
-    turn = next((each for each in live if each.thread == said.root and is_session(config, each.agent)), None)
+    turn = next(
+        (each for each in live if each.thread == incoming.root and is_session(config, each.agent)), None
+    )
     if turn is None:
         return None
     place = place_of(turn)
     # The parent has let it in as a prompt for the default agent.
-    text = _commands(config, turn.agent, said.text)
-    decision = may(admitted(said.user), "type", using(config, said.channel, turn.agent, text))
+    text = _commands(config, turn.agent, incoming.text)
+    decision = may(admitted(incoming.user), "type", using(config, incoming.channel, turn.agent, text))
     refused = decision.message
-    if decision.allowed and said.late:
+    if decision.allowed and incoming.late:
         refused = LATE
-    elif decision.allowed and not said.text.strip():
+    elif decision.allowed and not incoming.text.strip():
         refused = WORDS_ONLY
     if refused:
-        keep_message(uow, said, None)
+        keep_message(uow, incoming, None)
         uow.post(place, refused)
-        end_message(uow, place, said.ref, "refused")
+        end_message(uow, place, incoming.ref, "refused")
         # The parent let it in as a prompt, and logged it as one.
-        record = audit_of(turn, said.text, f"refused: {decision.reason}", user=said.user)
+        record = audit_of(turn, incoming.text, f"refused: {decision.reason}", user=incoming.user)
         return Todo(audit=() if decision.allowed else (record,))
-    keep_message(uow, said, turn.id)
-    return Todo(typed=(Typed(turn.id, said.channel, said.ref, said.text),))
+    keep_message(uow, incoming, turn.id)
+    return Todo(typed=(Typed(turn.id, incoming.channel, incoming.ref, incoming.text),))
 
 
 def _commands(config: Config, agent: str, text: str) -> str:

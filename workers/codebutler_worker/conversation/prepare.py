@@ -89,7 +89,7 @@ class BegunTurn:
     that may change the tree do; programs run where their thread is."""
 
     turn: TurnRow
-    said: tuple[PromptMessage, ...]
+    prompts: tuple[PromptMessage, ...]
     attachments: tuple[AttachmentRow, ...]
     progress_op_id: str | None
     cost_before_usd: float
@@ -109,7 +109,7 @@ class BegunTurn:
     @property
     def has_words(self) -> bool:
         """Whether it can continue without its files."""
-        return bool(self.turn.reason) or any(said.text.strip() for said in self.said)
+        return bool(self.turn.reason) or any(each.text.strip() for each in self.prompts)
 
 
 def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
@@ -145,12 +145,12 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     # What another agent has read, this one's session does not know.
     knows = session is not None and turn.reason != HANDED_OVER
     unseen = [row for each in before for row in uow.messages.find(turn_id=each.id)]
-    said = [
+    prompts = [
         *(PromptMessage(row.content, row.late, id=row.id, unread=True) for row in unseen),
         *(PromptMessage(row.content, row.late, row.acked and knows, row.id) for row in rows),
     ]
     people = {turn.user_id, *(row.from_id for row in (*rows, *unseen))}
-    files = [file for one in said if not one.known for file in uow.attachments.find(message_id=one.id)]
+    files = [file for one in prompts if not one.known for file in uow.attachments.find(message_id=one.id)]
     # By this name its agent finds the thread again.
     name = f"chat-{turn.conversation.replace(':', '-')}".removesuffix("-")
     is_apart = bool(own_tree(config, turn.conversation))
@@ -159,7 +159,7 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     ends_checks = uow.deferred.find() and turn.agent not in parallel_programs(config)
     return BegunTurn(
         uow.turns.get(turn.id) or turn,
-        tuple(said),
+        tuple(prompts),
         tuple(files),
         posted,
         session.total_cost_usd if session else 0.0,
@@ -216,14 +216,14 @@ def prompt_of(begun: BegunTurn, files: Sequence[AttachmentRow], workdir: Path) -
     """The messages in order with the results of their files, as one prompt. A turn that continues is told why, and then
     the answers to its agent's last questions. Programs get only the words."""
     if begun.turn.agent in WORDLESS or begun.program is not None:
-        return "\n\n".join(said.text for said in begun.said)
+        return "\n\n".join(each.text for each in begun.prompts)
     # An agent other than the one that hit its limit has no run to continue: it reads the record.
     continued = "" if begun.turn.reason == LIMIT and not begun.turn.session_id else begun.turn.reason
     parts = [_MOVED.format(workdir=workdir)] if begun.has_moved else []
     if opening := {"interrupted": _RESUMED, "limit": _CUT_SHORT, "stopped": _STOPPED}.get(continued or ""):
         answers = [f"{one_line(question, 300)} -> {answer}" for question, answer in begun.answered]
         parts += [opening, "\n".join([_ANSWERED, *answers])] if answers else [opening]
-    for one in attached(begun.said, files, str(workdir)) if files else begun.said:
+    for one in attached(begun.prompts, files, str(workdir)) if files else begun.prompts:
         if not one.known:
             mark = _UNREAD if one.unread else _LATE if one.late else ""
             parts.append(f"{mark} {one.text.strip()}" if mark else one.text.strip())

@@ -164,17 +164,17 @@ def choose(
 
     A turn due further ahead than any debounce could put it is due now: the clock was set back.
     """
-    taken, stamp = {*busy, *map(main_conversation, busy)}, iso(now)
+    occupied, stamp = {*busy, *map(main_conversation, busy)}, iso(now)
     races = {race_in(each) for each in busy} - {""}
     start: list[TurnRow] = []
     due_in_s: list[float] = []
     programs = sum(agent in slots.programs for agent in busy.values())
-    taken_by_agents = len({race_in(each) or each for each in busy}) - programs
-    free = {False: slots.agents - taken_by_agents, True: slots.for_programs - programs}
+    agents = len({race_in(each) or each for each in busy}) - programs
+    free = {False: slots.agents - agents, True: slots.for_programs - programs}
     for turn in queued:
-        if turn.conversation in taken:
+        if turn.conversation in occupied:
             continue
-        taken |= {turn.conversation, main_conversation(turn.conversation)}
+        occupied |= {turn.conversation, main_conversation(turn.conversation)}
         race, wait_s = race_in(turn.conversation), 0.0
         if turn.not_before > stamp:
             wait_s = (datetime.fromisoformat(turn.not_before) - now) / timedelta(seconds=1)
@@ -221,7 +221,7 @@ def tell_waiting(
 
     The message becomes the turn's progress message when it starts.
     """
-    told: dict[str, ShownWait] = {}
+    now_shown: dict[str, ShownWait] = {}
     ahead_s: list[float] = []
     for number, turn in enumerate(line, start=1):
         waited_s = _waited_s(turn, uow.now)
@@ -233,18 +233,18 @@ def tell_waiting(
         if places_after_s is not None and waited_s >= places_after_s:
             place = min(number, progress.FAR + 1)
             _tell_place(uow, turn, place, before.place)
-        told[turn.id] = ShownWait(marked, place)
+        now_shown[turn.id] = ShownWait(marked, place)
         limits_s = (MARK_AFTER_S, places_after_s or 0)
         ahead_s += [limit_s - waited_s for limit_s in limits_s if limit_s > waited_s]
-    return told, min(ahead_s, default=None)
+    return now_shown, min(ahead_s, default=None)
 
 
-def _tell_place(uow: UnitOfWork, turn: TurnRow, place: int, told: int) -> None:
+def _tell_place(uow: UnitOfWork, turn: TurnRow, place: int, shown: int) -> None:
     message = progress.in_line(place, turn.id)
     if turn.progress_op_id is None:
         posted = uow.post(place_of(turn), message, value="progress")
         uow.turns.update(turn.id, progress_op_id=posted)
-    elif told != place:
+    elif shown != place:
         uow.edit(place_of(turn), turn.progress_op_id, message)
 
 

@@ -224,8 +224,8 @@ class TurnScheduler:
         elif left:
             line = in_line(ready, busy, uow.now, slots, choice.start)
             places_after_s = None if output.verbosity == "quiet" else output.progress_after_seconds
-            told, tell_again_s = tell_waiting(uow, line, shown, places_after_s)
-            left |= told
+            waits, tell_again_s = tell_waiting(uow, line, shown, places_after_s)
+            left |= waits
         left |= dict.fromkeys((turn.id for turn in parked), ShownWait())
         due_s = [wait_s for wait_s in (choice.next_due_s, look_again_s, tell_again_s) if wait_s is not None]
         due: list[DeferredRow] = []
@@ -255,36 +255,36 @@ class TurnScheduler:
             found = self._running.get(steer.running_id)
             if found is None:
                 return
-            while said := await self._runtime.commit(lambda uow: _said(uow, steer)):
-                if not await found[0].steer("\n\n".join(message.content for message in said)):
+            while messages := await self._runtime.commit(lambda uow: _steerable(uow, steer)):
+                if not await found[0].steer("\n\n".join(message.content for message in messages)):
                     return
-                await self._runtime.commit(partial(_move_over, steer=steer, said=said))
+                await self._runtime.commit(partial(_move_over, steer=steer, messages=messages))
         finally:
             self._steering.discard(steer.queued_id)
             self.wake()
 
 
-def _said(uow: UnitOfWork, steer: Steer) -> list[MessageRow]:
+def _steerable(uow: UnitOfWork, steer: Steer) -> list[MessageRow]:
     """The messages that could be put into a running turn; none if something has to be fetched first, or not all who
     wrote them may speak there: several people's messages wait as one."""
-    running, said = uow.turns.get(steer.running_id), uow.messages.find(turn_id=steer.queued_id)
-    if running is None or uow.attachments.find(message_id=tuple(message.id for message in said)):
+    running, messages = uow.turns.get(steer.running_id), uow.messages.find(turn_id=steer.queued_id)
+    if running is None or uow.attachments.find(message_id=tuple(message.id for message in messages)):
         return []
-    return said if may_enter(uow, running, {message.from_id for message in said}) else []
+    return messages if may_enter(uow, running, {message.from_id for message in messages}) else []
 
 
-def _move_over(uow: UnitOfWork, steer: Steer, said: Sequence[MessageRow]) -> None:
+def _move_over(uow: UnitOfWork, steer: Steer, messages: Sequence[MessageRow]) -> None:
     """The running turn has read these messages of the queued one; its end marks them too. Messages that arrived or
     were edited meanwhile stay queued."""
     running, queued = uow.turns.get(steer.running_id), uow.turns.get(steer.queued_id)
     if running is None or queued is None or queued.state != "queued":
         return
-    read = {(row.id, row.content) for row in said}
+    read = {(row.id, row.content) for row in messages}
     now = uow.messages.find(turn_id=queued.id)
-    taken = [row.id for row in now if (row.id, row.content) in read]
-    uow.messages.change({"turn_id": running.id}, turn_id=queued.id, id=tuple(taken))
+    moved = [row.id for row in now if (row.id, row.content) in read]
+    uow.messages.change({"turn_id": running.id}, turn_id=queued.id, id=tuple(moved))
     show(uow, running, WORKING)
-    if len(taken) == len(now):
+    if len(moved) == len(now):
         close_turn(uow, queued.id, STEERED)
     for row_id, content in read:
         uow.messages.change({"acked": True}, id=row_id, content=content)

@@ -91,13 +91,13 @@ class RunningTurn:
         self._drive: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         self._outcome: asyncio.Future[Finished] = loop.create_future()
-        self._told: asyncio.Future[None] = loop.create_future()
+        self._is_concluded: asyncio.Future[None] = loop.create_future()
         self._publisher: Publisher | None = None  # before its agent sends anything but text
         self._asking: Asking | None = None  # before its agent asks people anything
         self._display: Display  # from the start of ``run``
         self._snapshots = Snapshots(runtime, begun.turn, Path(runtime.settings.path))
-        asks_model = begun.program is None and begun.turn.agent != UNDO
-        self._watch = BudgetWatch(runtime, begun.turn, counts=asks_model)
+        uses_model = begun.program is None and begun.turn.agent != UNDO
+        self._watch = BudgetWatch(runtime, begun.turn, counts=uses_model)
         traces = runtime.traces
         self._trace = traces.begin(begun.messages, begun.turn.agent) if traces.open else None
 
@@ -108,7 +108,7 @@ class RunningTurn:
         fresh = "resumed session" if self._session_id else "new session"
         runtime.log(
             tag_of(runtime.settings.config, row.agent),
-            f"processing {count(len(self._begun.said), 'message')} ({fresh})",
+            f"processing {count(len(self._begun.prompts), 'message')} ({fresh})",
         )
         drive = self._drive = asyncio.create_task(self._driven(), name=f"agent of {row.id}")
         self._display = Display(runtime, self._place, self._begun)
@@ -126,7 +126,7 @@ class RunningTurn:
             if self._display.tools is not None and self._display.tools.waits:
                 await self._display.report_tools()
             await self._conclude(self._finished(drive))
-            self._told.set_result(None)
+            self._is_concluded.set_result(None)
             # What its program leaves behind counts too.
             await asyncio.wait({drive}, timeout=STREAM_END_S)
             if row.thread:
@@ -195,7 +195,7 @@ class RunningTurn:
             runtime, row = self._runtime, self.row
             backend = await runtime.agents.get(row.agent, self._begun.choice)
             if self._begun.is_apart:
-                words = " ".join(said.text for said in self._begun.said)
+                words = " ".join(each.text for each in self._begun.prompts)
                 task = runtime.redactor.redact(words) if self._begun.has_own_tree else None
                 self._snapshots.workdir = await runtime.agents.workdir(row.conversation, task=task)
         except CodeButlerError as error:
@@ -208,17 +208,17 @@ class RunningTurn:
         self._backend = backend
         reached("spawn.before")
         async with aclosing(backend.start(request)) as stream:
-            async for heard in stream:
-                event = clean(heard, self._runtime.redactor.redact)
+            async for raw in stream:
+                event = clean(raw, self._runtime.redactor.redact)
                 if not isinstance(event, Finished):
-                    await self._heard(backend, event)
+                    await self._receive(backend, event)
                 elif not self._outcome.done():
                     if self._publisher is not None or "<" in event.text:
                         event = await self._publishing().finish(event)
                     elif event.ok:
                         event = replace(event, text=prose_of([Prose(event.text)]))
                     self._outcome.set_result(event)
-                    await asyncio.wait({self._told}, timeout=ANSWER_FIRST_S)
+                    await asyncio.wait({self._is_concluded}, timeout=ANSWER_FIRST_S)
 
     async def _request(self) -> TurnRequest | None:
         """The agent's whole input, once the files are there; None if there is nothing (any more). Raises
@@ -231,7 +231,7 @@ class RunningTurn:
         self._prompt = prompt_of(begun, files, workdir)
         record = ""
         if begun.missed != Missed():
-            before = min((key_of(said.id, begun.turn.channel_id) for said in begun.said), default=NOWHERE)
+            before = min((key_of(each.id, begun.turn.channel_id) for each in begun.prompts), default=NOWHERE)
             record = await record_of(self._runtime, begun.missed, before, workdir)
         if self._stopping:
             self._outcome.set_result(Finished(ok=False, text="", reason="stopped"))
@@ -259,7 +259,7 @@ class RunningTurn:
             notes=TurnNotes(self._runtime, begun.turn),
         )
 
-    async def _heard(self, backend: AgentBackend, event: AgentEvent) -> None:
+    async def _receive(self, backend: AgentBackend, event: AgentEvent) -> None:
         match event:
             case Started(session_id=session_id, fresh=fresh):
                 reached("spawn.after")
@@ -271,14 +271,14 @@ class RunningTurn:
             case Approval() | Question():
                 if self._asking is None:
                     self._asking = Asking(self._runtime, self.row, self._asking_changed)
-                await self._asking.heard(backend, event, self._session_id or "")
+                await self._asking.ask(backend, event, self._session_id or "")
             case ToolUse(name=name, input=given) if asks_to_push(name):
                 await self._publishing().ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)
         if self._trace is not None:
-            self._trace.heard(event)
-        self._display.heard(event)
+            self._trace.record(event)
+        self._display.record(event)
         self._watch.usage = self._display.view.usage
         if self._watch.is_limited and self._watch.met is None:
             self._watch.judge()
@@ -292,8 +292,8 @@ class RunningTurn:
         """The agent has taken the turn."""
         if fresh:
             uow.post(self._place, SESSION_LOST)
-        for said in self._begun.said:  # An edited message was not read.
-            uow.messages.change({"acked": True}, id=said.id, content=said.text)
+        for prompt in self._begun.prompts:  # An edited message was not read.
+            uow.messages.change({"acked": True}, id=prompt.id, content=prompt.text)
         session_id = self._session_id or ""
         before = self._snapshots.before
         uow.turns.update(self.row.id, session_id=session_id, tree_before=before.commit if before else None)

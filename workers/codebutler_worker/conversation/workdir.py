@@ -38,7 +38,7 @@ from codebutler_worker.media.files import (
 )
 from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
-from codebutler_worker.present.progress import heard, left_out, not_transcribed, why_not
+from codebutler_worker.present.progress import left_out, not_transcribed, transcribed, why_not
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, talks, using, words_of
 from codebutler_worker.store.rows import AttachmentRow, DeferredRow, TurnRow, TurnState, message_id
@@ -264,4 +264,4 @@ def _transcribed(row: AttachmentRow, text: str) -> tuple[AttachmentRow, str]:
     words = " ".join(text.split())[:MAX_TRANSCRIPT_CHARS]
     if not words:
         raise NotFetchedError("silence")
-    return replace(row, state="transcribed", transcript=words), heard(words)
+    return replace(row, state="transcribed", transcript=words), transcribed(words)

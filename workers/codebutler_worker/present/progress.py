@@ -353,7 +353,7 @@ def not_transcribed(why: str) -> str:
     return f"🎤 The recording could not be transcribed: {plain(one_line(why, 300))}. The agent gets it as a file."
 
 
-def heard(transcript: str) -> str:
+def transcribed(transcript: str) -> str:
     """The transcript that the agent gets, for people to check."""
     return f"🎤 “{clip(plain(transcript), SHOWN_TRANSCRIPT_CHARS)}”"
 

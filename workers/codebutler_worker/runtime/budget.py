@@ -217,14 +217,14 @@ def beyond_day(uow: UnitOfWork, config: Config, elsewhere: TotalUse, moment: dat
     earlier = uow.turns.spent_between(iso(first), iso(today), NOBODY)
     own = sum((one.used for one in earlier if uses_model(config, one.agent)), UsageTotal())
     return Beyond(
-        _told(elsewhere.day, elsewhere.until, until),
-        _told(elsewhere.month, elsewhere.month_until, month_until) + own,
+        _reported(elsewhere.day, elsewhere.until, until),
+        _reported(elsewhere.month, elsewhere.month_until, month_until) + own,
     )
 
 
-def _told(use: DayUse, told_until: str, until: datetime) -> UsageTotal:
+def _reported(use: DayUse, known_until: str, until: datetime) -> UsageTotal:
     """The reported use, if its period is the current one; a new period is empty until the parent reports again."""
-    if not told_until or datetime.fromisoformat(told_until) != until:
+    if not known_until or datetime.fromisoformat(known_until) != until:
         return UsageTotal()
     return UsageTotal(use.usd, use.tokens, use.runs, use.minutes)
 

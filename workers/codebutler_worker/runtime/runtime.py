@@ -277,7 +277,7 @@ def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str], froz
 
 T = TypeVar("T")
 STORE_RETRY_S = 5.0
-NOTHING_TOLD = TotalUse(day=DayUse(), until="", month=DayUse(), month_until="")
+NO_REPORT = TotalUse(day=DayUse(), until="", month=DayUse(), month_until="")
 
 
 class Agents(Protocol):
@@ -335,7 +335,7 @@ class Runtime:
         self.send = send
         self.outbox = Outbox(store, send)
         self.fetcher = Fetcher(send, clock)
-        self.elsewhere = configured.total or NOTHING_TOLD
+        self.elsewhere = configured.total or NO_REPORT
         """What the other repositories have used, as the parent last reported."""
         self.traces = Traces(clock, send)
         self.media = MediaService(settings.config.openai, settings.agent_env)

@@ -58,7 +58,7 @@ class RunTrace:
         self._spans = [WorkSpan(name="queued", began=came, ended=self._began)]
         self._tools: dict[str, tuple[str, int]] = {}
 
-    def heard(self, event: AgentEvent) -> None:
+    def record(self, event: AgentEvent) -> None:
         """The agent does something."""
         if isinstance(event, ToolUse) and len(self._spans) + len(self._tools) < MOST_TOOLS:
             self._tools[event.id] = event.name, _now(self._clock)

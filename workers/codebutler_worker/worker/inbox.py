@@ -121,7 +121,7 @@ class EventInbox:
             ):
                 self._decline(uow, event, SAY_WHAT)
             case Prompt():
-                said = Incoming(
+                incoming = Incoming(
                     channel=event.channel,
                     ref=event.ref,
                     order=event.order,
@@ -138,17 +138,17 @@ class EventInbox:
                 answered: Todo | None = None
                 # Only within a thread may a message answer a card or go to a session.
                 if event.thread is not None:
-                    answered = decide_typed(uow, config, event, request) or type_in(uow, config, said)
+                    answered = decide_typed(uow, config, event, request) or type_in(uow, config, incoming)
                 if answered is None and not is_wanted:
                     return todo
                 take = park if event.stale else enqueue
-                todo = answered or take(uow, config, said)
+                todo = answered or take(uow, config, incoming)
             case Command() if event.stale:
                 uow.post(ThreadPlace(f"{event.channel}:{event.root}", event.root), LATE_COMMAND)
             case Command() if request == NO_CHECKS:
                 self._decline(uow, event, NO_COMMAND)
             case Command():
-                todo = self._said(uow, request, event)
+                todo = self._posted_command(uow, request, event)
         return todo.logged("MSG", note)
 
     def _decline(self, uow: UnitOfWork, event: MessagePosted, why: str) -> None:
@@ -167,10 +167,10 @@ class EventInbox:
     def _slash(self, uow: UnitOfWork, event: SlashCommand, request: Request) -> Todo:
         note = f'{event.user}: "{event.command} {one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Command):
-            return self._typed(uow, request, event).logged("MSG", note)
+            return self._slash_command(uow, request, event).logged("MSG", note)
         if not isinstance(request, Prompt):
             return Todo().logged("MSG", note)
-        said = Incoming(
+        incoming = Incoming(
             channel=event.channel,
             ref=NOWHERE,
             root=NOWHERE,
@@ -179,9 +179,11 @@ class EventInbox:
             prefix=request.prefix,
             conversation=f"{event.channel}:slash-{event.invocation}",
         )
-        return enqueue(uow, self.settings.config, said).logged("MSG", note)
+        return enqueue(uow, self.settings.config, incoming).logged("MSG", note)
 
-    def _said(self, uow: UnitOfWork, command: Command, event: MessagePosted | MessageEdited) -> Todo:
+    def _posted_command(
+        self, uow: UnitOfWork, command: Command, event: MessagePosted | MessageEdited
+    ) -> Todo:
         """A command in a message, answered in its thread."""
         known = is_valid_command(command.name, command.argument)
         if not known:
@@ -191,13 +193,15 @@ class EventInbox:
         place = ThreadPlace(conversation or f"{event.channel}:{root}", root)
         message = message_id(event.channel, event.ref)
         files = event.files if isinstance(event, MessagePosted) else ()
-        asked = Invocation(uow, self.settings, command, place, conversation, event.user, message, files=files)
-        todo = run_command(asked)
+        invocation = Invocation(
+            uow, self.settings, command, place, conversation, event.user, message, files=files
+        )
+        todo = run_command(invocation)
         if not todo.deferred:
             uow.ended(place, (event.ref,), "done" if known else "refused")
         return todo
 
-    def _typed(self, uow: UnitOfWork, command: Command, event: SlashCommand) -> Todo:
+    def _slash_command(self, uow: UnitOfWork, command: Command, event: SlashCommand) -> Todo:
         """A slash command has no message to answer: the reply goes to its author, or to the channel."""
         only_for = visible_only_to(event.user, command.name, command.argument)
         conversation = self._conversation(event.channel, None)
@@ -229,14 +233,14 @@ class EventInbox:
         uow.messages.add(row)
 
     def _edited(self, uow: UnitOfWork, event: MessageEdited, request: Request) -> Todo:
-        said_before = uow.messages.get(message_id(event.channel, event.ref))
-        if said_before is None:
+        stored = uow.messages.get(message_id(event.channel, event.ref))
+        if stored is None:
             return Todo()
-        if not self._may_amend(event, said_before):
-            return Todo().logged("WRN", f"{event.user} edited a message of {said_before.from_id}: ignored")
+        if not self._may_amend(event, stored):
+            return Todo().logged("WRN", f"{event.user} edited a message of {stored.from_id}: ignored")
         found = waiting_turn(uow, event.channel, event.ref)
         if found is None:
-            return self._mended(uow, event, request, said_before)
+            return self._mended(uow, event, request, stored)
         message, turn = found
         note = f'{event.user} edited: "{one_line(event.text, LOGGED_CHARS)}"'
         if isinstance(request, Prompt):
@@ -244,7 +248,7 @@ class EventInbox:
                 uow.messages.update(message_id(event.channel, event.ref), content=request.text)
                 return Todo().logged("MSG", note)
             withdraw_message(uow, message)
-            said = Incoming(
+            incoming = Incoming(
                 channel=event.channel,
                 ref=event.ref,
                 order=message.order,
@@ -253,11 +257,11 @@ class EventInbox:
                 text=request.text,
                 prefix=request.prefix,
             )
-            return enqueue(uow, self.settings.config, said, counts=False).logged("MSG", note)
+            return enqueue(uow, self.settings.config, incoming, counts=False).logged("MSG", note)
         withdraw_message(uow, message)
         set_mark(uow, place_of(turn), message, QUEUED, remove=True)
         if isinstance(request, Command):
-            return self._said(uow, request, event).logged("MSG", note)
+            return self._posted_command(uow, request, event).logged("MSG", note)
         return Todo().logged("MSG", note)
 
     def _may_amend(self, event: MessageEdited | MessageDeleted, message: MessageRow) -> bool:
@@ -272,7 +276,7 @@ class EventInbox:
         if message.agent != MISUNDERSTOOD:
             return Todo()
         uow.messages.update(message_id(event.channel, event.ref), agent=None)
-        said = MessagePosted(
+        again = MessagePosted(
             channel=event.channel,
             ref=event.ref,
             sent_at=event.sent_at,
@@ -282,7 +286,7 @@ class EventInbox:
             text=event.text,
             thread=event.thread,
         )
-        return self._posted(uow, said, request)
+        return self._posted(uow, again, request)
 
     def _deleted(self, uow: UnitOfWork, event: MessageDeleted) -> Todo:
         found = waiting_turn(uow, event.channel, event.ref)
