@@ -22,9 +22,9 @@ def open_directory() -> Iterator[Path]:
 
 async def execute(launch: Launch, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
     """Run a launch to its end: exit code, stdout, stderr."""
-    enclosure = await launch.enclose() if launch.enclose else None
+    enclosure, argv = await launch.enclose(launch.argv) if launch.enclose else (None, launch.argv)
     process = await asyncio.create_subprocess_exec(
-        *(enclosure.enter(launch.argv) if enclosure else launch.argv),
+        *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -8,13 +8,13 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.common import Enclosure
+from codebutler_worker.sandbox.common import Enclose, Enclosure
 from codebutler_worker.sandbox.process import AgentProcess
 from tests.dockerd import docker, made_by
 from tests.integration.sandbox.attacker import SECRET, Attacker
@@ -103,13 +103,13 @@ async def test_a45_what_was_replaced_while_a_container_waits_is_protected_in_the
 class Meanwhile:
     """Somebody does something between the container's making and the program's start."""
 
-    real: Callable[[], Awaitable[Enclosure]]
+    real: Enclose
     does: Callable[[], None]
 
-    async def __call__(self) -> Enclosure:
-        enclosure = await self.real()
+    async def __call__(self, argv: tuple[str, ...]) -> tuple[Enclosure, tuple[str, ...]]:
+        enclosed = await self.real(argv)
         self.does()
-        return enclosure
+        return enclosed
 
 
 async def test_a45_what_is_replaced_while_a_program_starts_ends_it(attacker: Attacker) -> None:

@@ -68,7 +68,7 @@ async def test_what_was_looked_at_is_what_is_mounted(
         place.mkdir()
     assert launch.enclose is not None
     with pytest.raises(SandboxUnavailableError) as caught:
-        await launch.enclose()
+        await launch.enclose(launch.argv)
     assert "\n" not in str(caught.value)
 
 

@@ -57,7 +57,7 @@ def grouped(*controllers: str, limits: ResourceLimits) -> Limiter:
 
 
 def launch(argv: tuple[str, ...], cwd: Path, limiter: Limiter) -> Launch:
-    return Launch(argv, {"PATH": os.environ["PATH"]}, cwd, limiter.begin)
+    return Launch(argv, {"PATH": os.environ["PATH"]}, cwd, limiter.enclose)
 
 
 def groups_left() -> list[Path]:
@@ -171,7 +171,7 @@ async def test_what_is_within_its_limits_does_not_notice_them(tmp_path: Path) ->
     limits = ResourceLimits(memory_bytes=512 * MB, processes=64, file_bytes=64 * MB, cpus=2)
     env = {"PATH": os.environ["PATH"], "ONE": "a b"}
     started = Launch(
-        ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits).begin
+        ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits).enclose
     )
     async with await AgentProcess.spawn(started) as process:
         await process.write_line(b"7")
@@ -201,10 +201,9 @@ async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path
     slot = Slot(tmp_path / "slot", 2, ())
     slot.directory.mkdir()
     limiter = Limiter(ResourceLimits(processes=9), (slot,))
-    enclosure = await limiter.begin()
+    enclosure, argv = await limiter.enclose(("/bin/sh", "-c", f"echo > {tmp_path}/ran"))
     [group] = enclosure.directories
     (group / "cgroup.procs").mkdir()
-    argv = enclosure.enter(("/bin/sh", "-c", f"echo > {tmp_path}/ran"))
     process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.DEVNULL)
     assert await process.wait() == 126
     assert not (tmp_path / "ran").exists()
@@ -212,7 +211,7 @@ async def test_nothing_runs_outside_a_group_that_cannot_be_joined(tmp_path: Path
 
 async def test_the_groups_of_a_dead_worker_are_swept_and_those_of_the_living_stay(tmp_path: Path) -> None:
     limiter = grouped("pids", limits=ResourceLimits(processes=9))
-    living = await limiter.begin()
+    living, _ = await limiter.enclose(("true",))
     space = Path("/proc/self/ns/pid").stat().st_ino
     name = f"{PREFIX}{space}-{os.getpid()}-1-0"
     dead = ControlGroup(tuple(slot.directory / name for slot in limiter.slots), ResourceLimits())
@@ -234,8 +233,7 @@ async def test_a_group_of_version_2_ends_whoever_left_the_family() -> None:
     if not slots or not os.access(slots[0].directory, os.W_OK):
         pytest.skip("no control group of version 2 can be made here")
     script = "setsid sleep 300 > /dev/null 2>&1 & echo $!"
-    enclosure = await Limiter(ResourceLimits(), slots).begin()
-    argv = enclosure.enter(("/bin/sh", "-c", script))
+    enclosure, argv = await Limiter(ResourceLimits(), slots).enclose(("/bin/sh", "-c", script))
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     [directory] = enclosure.directories

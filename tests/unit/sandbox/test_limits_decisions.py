@@ -7,7 +7,7 @@ from pathlib import Path
 from codebutler.config.schema import SandboxSection
 from codebutler.config.trust import is_guarded
 from codebutler_worker.sandbox.cgroups import ResourceLimits, Slot, own_slots
-from codebutler_worker.sandbox.limits import ControlGroup, Limiter, configured, entrance, explain, inner
+from codebutler_worker.sandbox.limits import Limiter, configured, entrance, explain, inner
 
 MOUNT = "30 23 0:29 {root} {where} rw,relatime shared:9 - {kind} cgroup rw,{options}"
 LIMITS = ResourceLimits(memory_bytes=1000, processes=7, cpus=0.5)
@@ -76,10 +76,11 @@ def test_zero_is_no_limit() -> None:
     assert "ulimit -f" not in entrance(ResourceLimits())[2]
 
 
-def test_the_program_and_the_groups_are_arguments_never_script() -> None:
-    before = entrance(ResourceLimits(file_bytes=2**20))
-    argv = ControlGroup((), ResourceLimits(), (*before, "/c/one two", "--")).enter(("a $(b)", "--"))
-    assert argv[3:] == ("limits", "/c/one two", "--", "a $(b)", "--")
+async def test_the_program_and_the_groups_are_arguments_never_script(tmp_path: Path) -> None:
+    (place := tmp_path / "one two").mkdir()
+    limiter = Limiter(ResourceLimits(file_bytes=2**20), (Slot(place, 1, ()),))
+    group, argv = await limiter.enclose(("a $(b)", "--"))
+    assert argv[3:] == ("limits", f"{group.directories[0]}/tasks", "--", "a $(b)", "--")
     assert "ulimit -f 2048" in argv[2]
     assert "ulimit -d" not in argv[2]
     assert "ulimit -d 1024" in entrance(ResourceLimits(), 2**20)[2]

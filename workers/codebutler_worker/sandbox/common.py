@@ -74,9 +74,6 @@ class Enclosure(Protocol):
     def container(self) -> str:
         """The name of the container that the program runs in, "" if none."""
 
-    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """The command that enters the enclosure and becomes ``argv``."""
-
     def limit_reached(self) -> str:
         """One line for people about the limit that was reached, empty if none was."""
 
@@ -87,19 +84,23 @@ class Enclosure(Protocol):
         """Kill everything left inside and remove the enclosure."""
 
 
+Enclose = Callable[[tuple[str, ...]], Awaitable[tuple[Enclosure, tuple[str, ...]]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What to execute: the wrapped argv, and the (scrubbed) environment for the wrapper itself.
 
-    ``enclose`` sets the limits around the program; it raises SandboxUnavailableError if it cannot (then nothing may
-    start). ``guard`` starts to watch the paths that protect others from it. None: nothing to do. ``ends_whole``: once
-    its first process has ended, the kernel ends all that this started.
+    ``enclose`` sets the limits around the program, and returns them with the command that enters them and becomes the
+    given one; it raises SandboxUnavailableError if it cannot (then nothing may start). ``guard`` starts to watch the
+    paths that protect others from it. None: nothing to do. ``ends_whole``: once its first process has ended, the kernel
+    ends all that this started.
     """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: Path
-    enclose: Callable[[], Awaitable[Enclosure]] | None = None
+    enclose: Enclose | None = None
     guard: Callable[[], PinHold] | None = None
     ends_whole: bool = False
 

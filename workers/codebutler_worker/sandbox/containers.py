@@ -137,11 +137,6 @@ class Container:
         """The container's name, as `docker ps` shows it."""
         return self.name
 
-    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Replaces ``PLACE`` in the client's arguments with the container's name."""
-        at = argv.index(PLACE)
-        return (*argv[:at], self.name, *argv[at + 1 :])
-
     def reached(self) -> dict[str, int]:
         """How often a limit was reached in it so far, by limit."""
         controllers = {"memory": "memory", "processes": "pids"}
@@ -207,6 +202,12 @@ class Containers:
         self._busy: list[Container] = []
         self._to_remove: set[str] = set()
         self._removing: asyncio.Task[None] | None = None
+
+    async def enclose(self, recipe: Recipe, argv: tuple[str, ...]) -> tuple[Container, tuple[str, ...]]:
+        """A container for one program, and its client's command ``argv`` with the container's name for ``PLACE``.
+        Raises SandboxUnavailableError."""
+        container, at = await self.enter(recipe), argv.index(PLACE)
+        return container, (*argv[:at], container.name, *argv[at + 1 :])
 
     async def enter(self, recipe: Recipe) -> Container:
         """A container for one program: an idle one, or a new one. Raises SandboxUnavailableError."""

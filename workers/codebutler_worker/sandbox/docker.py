@@ -129,7 +129,7 @@ class DockerSandbox(Sandbox):
             argv=command,
             env=env,
             cwd=Path("/"),
-            enclose=partial(self._containers.enter, recipe),
+            enclose=partial(self._containers.enclose, recipe),
             guard=partial(self._watcher.hold, checkout),
         )
 
@@ -147,10 +147,9 @@ class DockerSandbox(Sandbox):
             )
             launch = self.wrap(("/bin/sh", "-c", SELF_TEST), policy)
             assert launch.enclose is not None
-            container = await launch.enclose()
+            container, command = await launch.enclose(launch.argv)
             try:
-                words = container.enter(launch.argv)[len(self._docker.argv) :]
-                output = await self._docker.run(*words, env=launch.env)
+                output = await self._docker.run(*command[len(self._docker.argv) :], env=launch.env)
             finally:
                 await container.close()
                 await self.release("self-test")

@@ -112,16 +112,11 @@ def explain(reached: tuple[str, ...], limits: ResourceLimits) -> str:
 @dataclass(frozen=True, slots=True)
 class ControlGroup:
     """The limits around one program: a control group in each of ``directories``, from before its start until after its
-    end. ``entrance``: what precedes the program's arguments to start it in them. It has no ``container``."""
+    end. It has no ``container``."""
 
     directories: tuple[Path, ...]
     limits: ResourceLimits
-    entrance: tuple[str, ...] = ()
     container: str = ""
-
-    def enter(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """A shell joins the groups, sets the limits that no group enforces as rlimits, and becomes the program."""
-        return (*self.entrance, *argv)
 
     def limit_reached(self) -> str:
         """One line about the limits that a process in the groups reached, "" if none."""
@@ -172,8 +167,10 @@ class Limiter:
         """Detect what this machine allows this user."""
         return cls(limits, find_slots() if limits.any else ())
 
-    async def begin(self) -> ControlGroup:
-        """Raises SandboxUnavailableError if a group can no longer be created: no program starts without limits."""
+    async def enclose(self, argv: tuple[str, ...]) -> tuple[ControlGroup, tuple[str, ...]]:
+        """Groups for ``argv``, and the command of a shell that joins them, sets the limits that no group enforces as
+        rlimits, and becomes ``argv``. Raises SandboxUnavailableError if a group can no longer be created: no program
+        starts without limits."""
         name = owned_name() if self.slots else ""
         made: list[Path] = []
         try:
@@ -191,7 +188,7 @@ class Limiter:
                 "restart CodeButler, or set them to 0"
             ) from error
         joins = [str(directory / file) for directory, file in zip(made, self._joins, strict=True)]
-        return ControlGroup(tuple(made), self.limits, (*self._script, *joins, "--"))
+        return ControlGroup(tuple(made), self.limits), (*self._script, *joins, "--", *argv)
 
     async def sweep(self) -> int:
         """Kill and remove the groups of workers that no longer run; returns how many."""
@@ -241,7 +238,7 @@ class AgentSandbox(Sandbox):
             # The sandbox makes the program it starts visible; that is now the shell.
             program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
             argv, policy = inner(argv, limits), replace(policy, readable=(*policy.readable, *program))
-        return replace(self._sandbox.wrap(argv, policy), enclose=self._limiter.begin)
+        return replace(self._sandbox.wrap(argv, policy), enclose=self._limiter.enclose)
 
     async def self_test(self) -> None:
         """Run the inner sandbox's self-test."""

@@ -184,8 +184,7 @@ async def prepared(launch: Launch) -> AsyncIterator[Execution]:
             # In an enclosure a shell starts the program, and would report a missing one only on stderr.
             if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
                 raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-            enclosure = await launch.enclose()
-            argv = enclosure.enter(launch.argv)
+            enclosure, argv = await launch.enclose(launch.argv)
         yield Execution(argv, {**launch.env, MARK: mark}, mark, enclosure, held, launch.ends_whole)
     except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
         if enclosure is not None:
