@@ -66,7 +66,7 @@ async def host(home: Home, env: Mapping[str, str], stopping: Stopping | None = N
         repositories = Repositories(home, beginning.env, membership.name, redactor)
         link = HostLink(bus, standing, services, workers, repositories.local, clock)
         spending = Spending(repositories.table, clock, logs.record)
-        services.used, services.total_here = spending.told, partial(_total, spending)
+        services.used, services.total_here = spending.reported, partial(_total, spending)
         spending.changed.add(workers.tell_total)
         use = HostUse(repositories.hosted, spending, services, logs.record)
         await stack.enter_async_context(beside(spending.run(), name="spending"))

@@ -109,7 +109,7 @@ class ParentServices:
                 self._parts.turns.tell(repo.name, turns)
             case Budget():
                 self._parts.budgets.told[repo.name] = news
-                self._parts.spending.told(repo.name)
+                self._parts.spending.reported(repo.name)
                 self._signals.changed.tell()
 
     def total(self, repo: RepoSettings) -> TotalUse | None:
@@ -124,7 +124,7 @@ class ParentServices:
             self._signals.interrupted.tell(repo.channel_id)
             sender = self._chats.of(repo.channel_id).sender
             sender.turn_over(sender.where(repo.channel_id, ended.thread), ended.thread)
-        self._parts.spending.told(repo.name)
+        self._parts.spending.reported(repo.name)
         if self._parts.tracing is not None:
             self._parts.tracing.ended(repo.name, repo.channel_id, ended.messages, ended.outcome)
         self._parts.counts.turn(ended.op_id, repo.name, ended.agent, ended.outcome)

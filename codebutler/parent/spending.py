@@ -167,7 +167,7 @@ class Spending:
             if not account.is_remote:
                 await self._look(account)
 
-    def told(self, repo: str) -> None:
+    def reported(self, repo: str) -> None:
         """Its worker reports new use."""
         self._due[repo] = None
         self._news.set()

@@ -163,6 +163,9 @@ class Scheduler:
     async def ended(self, channel: ConversationRef, messages: Collection[str], outcome: TurnOutcome) -> None:
         """Messages of the channel have their outcome, and one of them may be a run of ours. It is on disk when this
         returns; waits while the disk is full."""
+        await self._ready.wait()
+        if not any(state.awaited in messages for state in self.schedule.jobs.values()):
+            return  # people's messages, as nearly always
 
         def after(schedule: Schedule) -> tuple[Schedule, str]:
             return transitions.ended(schedule, self.jobs, channel, messages, outcome)

@@ -118,7 +118,7 @@ async def test_two_that_end_at_once_are_both_counted_and_a_restart_forgets_neith
     async with beside(desk.spending.run(), name="spending"):
         await asyncio.gather(desk.ran("blog", "a", 1), desk.ran("docs", "b", 2))
         for name in ("blog", "docs", "blog", "no longer registered"):
-            desk.spending.told(name)
+            desk.spending.reported(name)
         await desk.heard()
         assert desk.total().day == used(2, 3.0)
     desk.spending = desk.renewed()
@@ -176,8 +176,8 @@ async def test_a_new_day_begins_empty_and_the_month_goes_on(desk: Desk) -> None:
         # It began yesterday and ends today.
         await desk.ran("docs", "c", 4, days_ago=1)
         await desk.clock.advance(REST_S)
-        desk.spending.told("blog")
-        desk.spending.told("docs")
+        desk.spending.reported("blog")
+        desk.spending.reported("docs")
         await desk.heard()
         assert (desk.total().day, desk.total().month) == (used(1, 2.0), used(3, 7.0))
 
@@ -186,13 +186,13 @@ async def test_a_run_counts_at_once_and_those_right_after_it_together(desk: Desk
     await desk.spending.load()
     async with beside(desk.spending.run(), name="spending"):
         await desk.ran("blog", "a", 1)
-        desk.spending.told("blog")
+        desk.spending.reported("blog")
         await desk.heard()
         assert desk.total().day == used(1, 1.0)
         await desk.ran("blog", "b", 2)
-        desk.spending.told("blog")
+        desk.spending.reported("blog")
         await desk.ran("blog", "c", 4)
-        desk.spending.told("blog")
+        desk.spending.reported("blog")
         assert desk.total().day == used(1, 1.0)
         await desk.clock.advance(REST_S)
         await desk.heard()
@@ -209,7 +209,7 @@ async def test_a_store_that_cannot_be_read_is_told_once_and_read_again(desk: Des
     assert [told[:2] for told in desk.warned] == [("blog", "WRN")]
     store.write_bytes(kept)
     async with beside(desk.spending.run(), name="spending"):
-        desk.spending.told("blog")
+        desk.spending.reported("blog")
         await desk.heard()
     assert desk.total().day == used(1, 1.0)
     assert len(desk.warned) == 1
