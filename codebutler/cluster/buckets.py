@@ -160,6 +160,14 @@ OWN_PREFIXES = ("CB_", "KV_CB_")
 log = logging.getLogger("codebutler.cluster")
 
 
+async def list_streams(jetstream: JetStreamContext) -> list[api.StreamInfo]:
+    """All streams on the servers. Raises NatsError."""
+    found: list[api.StreamInfo] = []
+    while page := await cancellable(jetstream.streams_info(len(found))):
+        found += page
+    return found
+
+
 class JetStreams:
     """Creates and spreads streams and buckets. ``replicas``: on how many servers; 0 = on three, or on one if there are
     fewer than three."""
@@ -227,7 +235,5 @@ class JetStreams:
         return moved
 
     async def _all(self) -> list[api.StreamInfo]:
-        found: list[api.StreamInfo] = []
-        while page := await bus_call(self._jetstream.streams_info(len(found))):
-            found.extend(page)
+        found = await bus_call(list_streams(self._jetstream))
         return [info for info in found if (info.config.name or "").startswith(OWN_PREFIXES)]

@@ -13,8 +13,11 @@ import msgspec
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.js import api
+from nats.js.errors import APIError
 
 from codebutler.cluster.authority import read_authority
+from codebutler.cluster.buckets import list_streams
 from codebutler.cluster.connection import connected_client
 from codebutler.cluster.membership import USUAL_REPLICAS, is_host, read_membership
 from codebutler.cluster.server import server_problem
@@ -95,39 +98,6 @@ class _HealthAnswer(Struct):
     data: _Health
 
 
-class _StreamSettings(Struct):
-    name: str
-    num_replicas: int = 1
-
-
-class _Peer(Struct):
-    name: str
-    current: bool = False
-    offline: bool = False
-
-
-class _Group(Struct):
-    leader: str = ""
-    replicas: tuple[_Peer, ...] = ()
-
-
-class _StreamState(Struct):
-    config: _StreamSettings
-    cluster: _Group | None = None
-
-
-class _Refusal(Struct):
-    description: str = ""
-
-
-class _StreamList(Struct):
-    """Source: nats-server 2.15.1, $JS.API.STREAM.LIST."""
-
-    error: _Refusal | None = None
-    total: int = 0
-    streams: tuple[_StreamState, ...] = ()
-
-
 async def read_servers(system: Client, clock: Clock, expected: int) -> tuple[ServerFacts, ...]:
     """What each server reports, by name; returns after ``expected`` answers, or ANSWERS_S. ``system``: a connection
     that may ask servers. Raises CodeButlerError."""
@@ -175,30 +145,23 @@ def _server(body: bytes, answered_at: datetime, missing: Mapping[str, str]) -> S
 
 async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
     """All streams, and which servers have them. Raises CodeButlerError."""
-    found: list[_StreamState] = []
     try:
-        while True:
-            query = msgspec.json.encode({"offset": len(found)})
-            answer = await client.request("$JS.API.STREAM.LIST", query, timeout=ANSWERS_S)
-            page = msgspec.json.decode(answer.data, type=_StreamList)
-            if page.error is not None:
-                raise CodeButlerError(f"the streams cannot be listed: {page.error.description}")
-            found += page.streams
-            if not page.streams or len(found) >= page.total:
-                break
-    except (NatsError, OSError, msgspec.DecodeError) as error:
-        raise CodeButlerError(f"the streams cannot be listed: {error or type(error).__name__}") from error
-    return tuple(_stream(each) for each in found)
+        found = await list_streams(client.jetstream(timeout=ANSWERS_S))
+    except (NatsError, OSError) as error:
+        reason = error.description if isinstance(error, APIError) else error
+        raise CodeButlerError(f"the streams cannot be listed: {reason or type(error).__name__}") from error
+    return tuple(map(_stream, found))
 
 
-def _stream(stream: _StreamState) -> StreamFacts:
-    group = stream.cluster or _Group(leader="the only server")
-    behind = sorted(peer.name for peer in group.replicas if peer.offline or not peer.current)
+def _stream(stream: api.StreamInfo) -> StreamFacts:
+    group = stream.cluster or api.ClusterInfo(leader="the only server")
+    peers, copies = group.replicas or [], stream.config.num_replicas or 1
+    behind = sorted(peer.name or "" for peer in peers if peer.offline or not peer.current)
     # Its leader does not list a server that has not begun to copy it.
-    unlisted = stream.config.num_replicas - 1 - len(group.replicas)
+    unlisted = copies - 1 - len(peers)
     return StreamFacts(
-        name=stream.config.name,
-        replicas=stream.config.num_replicas,
+        name=stream.config.name or "",
+        replicas=copies,
         has_leader=bool(group.leader),
         behind=(*behind, *["another server"] * unlisted),
     )
