@@ -83,11 +83,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.maintain:upgrade"),
     Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.maintain:restart"),
     Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.doctor:app"),
-    Row(
-        "cluster",
-        "Manage a cluster of several machines.",
-        "codebutler.cli.cluster:app",
-    ),
+    Row("cluster", "Manage a cluster of several machines.", "codebutler.cli.cluster:app"),
     Row("doctor", "Check the installation and suggest fixes.", "codebutler.cli.doctor:run"),
     Row("install", "Run the supervisor as a user service.", "codebutler.cli.maintain:install"),
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.maintain:uninstall"),
@@ -106,10 +102,7 @@ SECTIONS = (
         ("repos", "remove-repo", "trust", "config", "allow", "deny", "memory", "skills", "sandbox"),
     ),
     ("Several machines", ("gateway", "host", "cluster")),
-    (
-        "Maintain",
-        ("upgrade", "restart", "migrate", "uninstall", "manifest", "workspace", "completion"),
-    ),
+    ("Maintain", ("upgrade", "restart", "migrate", "uninstall", "manifest", "workspace", "completion")),
 )
 
 # The earliest command names.

@@ -86,8 +86,7 @@ def _print_answer(answer: WholeAnswer) -> None:
 def send(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
     text: Annotated[
-        str,
-        typer.Argument(help="The message; `-` reads standard input.", autocompletion=known_commands),
+        str, typer.Argument(help="The message; `-` reads standard input.", autocompletion=known_commands)
     ],
     wait: Annotated[bool, typer.Option("--wait", help="Print the answer; fail if the run fails.")] = False,
 ) -> None:
@@ -120,8 +119,7 @@ def adopt(
     repo: Annotated[
         str,
         typer.Option(
-            help="A repository's name; defaults to this directory's.",
-            autocompletion=known_repositories,
+            help="A repository's name; defaults to this directory's.", autocompletion=known_repositories
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON; adopt nothing.")] = False,

@@ -107,9 +107,7 @@ def create(
 
 
 @app.command("copy")
-def copy(
-    old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")],
-) -> None:
+def copy(old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")]) -> None:
     """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
     need_cluster()
     from codebutler.cluster.moving import copy_streams

@@ -14,12 +14,7 @@ from typer._click import Context
 
 from codebutler.cli import config_files
 from codebutler.cli.command import HELP_NAMES, App, CliGroup
-from codebutler.cli.context import (
-    effective_config,
-    known_repositories,
-    reload_supervisor,
-    repository,
-)
+from codebutler.cli.context import effective_config, known_repositories, reload_supervisor, repository
 from codebutler.cli.output import is_interactive, print_json, print_line, warn
 from codebutler.cli.prompts import ask, ask_secret
 from codebutler.config.load import check_layer, is_list
@@ -90,7 +85,7 @@ def set_(
         str | None,
         typer.Argument(
             help="Text, a number, true or false, a comma-separated list, or JSON. If omitted, it is "
-            "prompted for: best for keys and tokens.",
+            "prompted for: best for keys and tokens."
         ),
     ] = None,
     repo: Annotated[str, REPO] = "",

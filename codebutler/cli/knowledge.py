@@ -14,13 +14,7 @@ import typer
 
 from codebutler.cli.command import App
 from codebutler.cli.config_files import Layer, change
-from codebutler.cli.context import (
-    effective_config,
-    home,
-    known_repositories,
-    reload_supervisor,
-    repository,
-)
+from codebutler.cli.context import effective_config, home, known_repositories, reload_supervisor, repository
 from codebutler.cli.output import age, notice, print_json, print_line, print_table, printable_lines, warn
 from codebutler.config.chats import message_url
 from codebutler.config.memory import FactChange, MemoryFile, apply_changes, facts_of
@@ -143,8 +137,7 @@ def _fact_json(number: int, entry: MemoryEntry) -> dict[str, object]:
 
 skills_app = App("List skills; create, enable or disable one.")
 REPO = typer.Option(
-    help="For this repository; defaults to the whole installation.",
-    autocompletion=known_repositories,
+    help="For this repository; defaults to the whole installation.", autocompletion=known_repositories
 )
 SKILL = typer.Argument(help="The skill's name.")
 

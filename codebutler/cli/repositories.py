@@ -15,12 +15,7 @@ from msgspec.structs import replace
 
 from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace, platform, platforms
 from codebutler.cli.command import options_by_platform, reporting_bad_options
-from codebutler.cli.config_files import (
-    current_layer,
-    migrate_config_file,
-    migrate_store_file,
-    print_step,
-)
+from codebutler.cli.config_files import current_layer, migrate_config_file, migrate_store_file, print_step
 from codebutler.cli.context import effective_config, environment, home, known_repositories, reload_supervisor
 from codebutler.cli.output import is_interactive, notice, print_json, print_line, print_table, warn
 from codebutler.cli.prompts import choose, prompter
@@ -59,9 +54,7 @@ NAME = typer.Argument(
 )
 
 
-def repos(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def repos(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the registered repositories."""
     entries = Registry(home()).load()
     if as_json:

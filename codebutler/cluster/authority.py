@@ -130,12 +130,7 @@ def _service(subject: str) -> dict[str, object]:
 
 
 def _signed(
-    issuer: Key,
-    subject: str,
-    name: str,
-    nats: Mapping[str, object],
-    now_s: int,
-    expires_s: int | None = None,
+    issuer: Key, subject: str, name: str, nats: Mapping[str, object], now_s: int, expires_s: int | None = None
 ) -> str:
     claims = {
         "iat": now_s,
@@ -177,13 +172,7 @@ class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def new(cls, servers: tuple[str, ...], ca: str) -> ClusterAuthority:
         """An authority with new keys."""
         operator, system, gateway = Key.new("operator"), Key.new("account"), Key.new("account")
-        return cls(
-            operator=operator.seed,
-            system=system.seed,
-            gateway=gateway.seed,
-            servers=servers,
-            ca=ca,
-        )
+        return cls(operator=operator.seed, system=system.seed, gateway=gateway.seed, servers=servers, ca=ca)
 
     def trust(self, now_s: int) -> Trust:
         """The signed claims that the servers' configuration names."""

@@ -101,12 +101,7 @@ class Fleet:
                 repo = remote.repo
                 problem, doubt = row.problem[:PROBLEM_CHARS], row.doubt[:PROBLEM_CHARS]
                 remote.row = structs.replace(
-                    row,
-                    path=repo.path,
-                    channel_id=repo.channel_id,
-                    host=host,
-                    problem=problem,
-                    doubt=doubt,
+                    row, path=repo.path, channel_id=repo.channel_id, host=host, problem=problem, doubt=doubt
                 )
 
     @property

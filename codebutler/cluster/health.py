@@ -291,9 +291,7 @@ def _stream_faults(stream: StreamFacts, replicas: int) -> Iterator[Finding]:
         )
     if not stream.has_leader:
         yield fail(
-            AREA,
-            stream.name,
-            "accepts nothing, because too few of its servers are up: start the others",
+            AREA, stream.name, "accepts nothing, because too few of its servers are up: start the others"
         )
     elif stream.behind:
         yield warn(

@@ -256,10 +256,7 @@ class Hooks:
             return 503, "the hook could not be run now: try again"
         match outcome:
             case "duplicate" if "x-hub-signature-256" in headers:
-                return (
-                    409,
-                    "duplicate: this signed body was accepted before; include a timestamp in it",
-                )
+                return (409, "duplicate: this signed body was accepted before; include a timestamp in it")
             case "refused" | "ignored":
                 return 403, "authorization.rules of this repository do not allow it"
         return 202, "accepted"

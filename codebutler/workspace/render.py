@@ -60,10 +60,7 @@ def message(workspace: Workspace, channel: Channel, stored: Message, *, metadata
 
 def _thread(channel: Channel, message: Message) -> Json:
     if message.is_reply and message.thread_ts is not None:
-        return {
-            "thread_ts": message.thread_ts,
-            "parent_user_id": channel.messages[message.thread_ts].user,
-        }
+        return {"thread_ts": message.thread_ts, "parent_user_id": channel.messages[message.thread_ts].user}
     if not message.replies:
         return {}
     users = list(dict.fromkeys(channel.messages[ts].user for ts in message.replies))

@@ -277,12 +277,7 @@ class Workspace:
             if channel.is_im and channel.members == members:
                 return channel
         channel = Channel(
-            id=self.next_id("D"),
-            name="",
-            creator=one,
-            created_s=self.now_s(),
-            is_im=True,
-            members=members,
+            id=self.next_id("D"), name="", creator=one, created_s=self.now_s(), is_im=True, members=members
         )
         self.channels[channel.id] = channel
         return channel

@@ -116,10 +116,7 @@ class Keys:
                 home.write(KEY_NAME, f"{created}\n".encode())
                 return created
         except (CodeButlerError, OSError) as error:
-            log.warning(
-                "the dashboard's key cannot be saved, open pages will need a new link: %s",
-                error,
-            )
+            log.warning("the dashboard's key cannot be saved, open pages will need a new link: %s", error)
             return self._secret(KEY_BYTES)
 
 

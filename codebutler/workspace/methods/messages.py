@@ -150,12 +150,7 @@ def search(call: Call) -> Json:
         "messages": {
             "total": len(found),
             "matches": [_match(call, channel, message) for channel, message in shown],
-            "paging": {
-                "count": count,
-                "total": len(found),
-                "page": number,
-                "pages": -(-len(found) // count),
-            },
+            "paging": {"count": count, "total": len(found), "page": number, "pages": -(-len(found) // count)},
         },
     }
 
