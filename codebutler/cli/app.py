@@ -155,7 +155,6 @@ class LazyCommand(CliCommand):
         return command
 
     def _with_platform_options(self, target: Callable[..., None]) -> Callable[..., None]:
-        """With the chats' options."""
         if not self.row.options:
             return target
         from codebutler.chat.platform import platforms

@@ -181,7 +181,6 @@ async def _examine(*, live: bool, shown: bool) -> tuple[list[Finding], list[Agen
 
 
 async def _cluster_findings() -> AsyncIterator[Finding]:
-    """The findings about the cluster that this home belongs to, if any."""
     if not (home().root / MEMBERSHIP_FILE).exists():
         return
     try:

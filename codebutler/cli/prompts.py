@@ -132,8 +132,6 @@ class PromptTerminal:
 
 
 class _Typing:
-    """A line that is being typed."""
-
     def __init__(self, fd: int, line: TypedLine) -> None:
         self.line = line
         self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()

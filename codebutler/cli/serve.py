@@ -76,7 +76,6 @@ def demo(
 
 
 def _announce(demo: Demo, *, as_json: bool, browser: bool) -> None:
-    """Tell the person where to go."""
     if as_json:
         print_line(msgspec.json.encode(demo).decode())
         sys.stdout.flush()

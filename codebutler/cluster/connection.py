@@ -227,7 +227,6 @@ class HostAccounts:
         return tuple(sorted({each["name"] for each in await self._host_claims()}))
 
     async def _host_claims(self) -> list[dict[str, Any]]:
-        """The signed claims of their accounts."""
         listed = (await self._request_json("$SYS.REQ.CLAIMS.LIST")).get("data", [])
         subjects = [f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP" for account in listed]
         claims = [

@@ -240,7 +240,6 @@ class GatewayJournal(Journal):
         return ". ".join(messages)
 
     async def _wait_for_servers(self) -> None:
-        """Wait until NATS answers again."""
         log.error(self._refusal)
         await retry_until_answered(self._clock, lambda: self._bucket.set(READING, ""))
         self._refusal = ""

@@ -167,7 +167,6 @@ class HostServices:
     # For the link
 
     def _call_fields(self, repo: RepoSettings) -> dict[str, Any]:
-        """What every call begins with."""
         return {"epoch": self._lease.epoch, "call": uuid4().hex, "repo": repo.name}
 
     async def call(self, call: Call) -> CallAnswer:

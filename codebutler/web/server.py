@@ -221,7 +221,6 @@ class WebServer:
 
 
 async def _wait_for_connection(listener: socket.socket) -> None:
-    """Wait until somebody connects; the connection is not accepted yet."""
     loop = asyncio.get_running_loop()
     connected = asyncio.Event()
     loop.add_reader(listener, connected.set)

@@ -232,7 +232,6 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Wait until the caller gives up."""
     while (await request.receive())["type"] != "http.disconnect":
         continue
 

@@ -234,8 +234,6 @@ def completion_words() -> list[str]:
 
 
 class _Conversation:
-    """One chat, from the first line to the last."""
-
     def __init__(
         self, home: Home, repo: str, link: ChatConnection, keyboard: ChatKeyboard, *, has_colour: bool
     ) -> None:

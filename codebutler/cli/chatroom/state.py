@@ -132,7 +132,6 @@ class ChatState:
         return [ShownLine(line, "faint") for line in lines]
 
     def _new_block_lines(self, lines: list[str]) -> list[ShownLine]:
-        """The new lines of a block that is being written."""
         known = len(self._written)
         is_continued = lines[:known] == self._written
         self._written = lines
@@ -188,7 +187,6 @@ class ChatState:
         return self._new_lines(message)
 
     def _new_lines(self, message: Said) -> list[ShownLine]:
-        """The new lines since the message was last shown."""
         lines = mark_blocks(message.text.split("\n"))
         before, now = self._shown.get(message.ref), [line for line in lines if line.text not in FRAMES]
         self._shown[message.ref] = now

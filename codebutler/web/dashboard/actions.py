@@ -35,8 +35,6 @@ Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
 
 
 class _Action(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """An act in a repository."""
-
     repo: Name
 
 

@@ -121,8 +121,6 @@ def changes_view(repo: str, answer: RunChanges, url: str, redact: Callable[[str]
 
 
 class _LineBudget:
-    """The number of lines that still fit on the page."""
-
     def __init__(self) -> None:
         self._remaining = MAX_LINES
         self.is_spent = False
@@ -229,7 +227,6 @@ def _comment_text(comment: LineComment) -> str:
 
 
 def _one_line(text: str) -> str:
-    """On one line, whatever it contains."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
