@@ -107,7 +107,7 @@ def menu(choices: Sequence[Choice]) -> Iterator[str]:
 
 
 def parse_press(ref: MessageRef, choices: Sequence[Choice], typed: str) -> Press | None:
-    """The press that the typed text means, None if it is a message. Raises Misread."""
+    """The press that the typed text means, None if it is a message. Raises InvalidChoice."""
     words = typed.strip().lower()
     if _NUMBERS.fullmatch(words):
         return _press_numbers(ref, choices, [int(number) for number in re.findall(r"\d+", words)])

@@ -50,7 +50,7 @@ class ShownLine:
 
 
 class ChatState:
-    """One chat. Replies go into ``on_reply``, typed text into ``given``."""
+    """One chat. Replies go into ``on_reply``, typed text into ``interpret``."""
 
     def __init__(self) -> None:
         self.thread: MessageRef | None = None
@@ -76,7 +76,7 @@ class ChatState:
         return bool(self._cards)
 
     def interpret(self, text: str) -> ChatInput:
-        """The meaning of a typed text: a number decides a card, everything else is a message. Raises Misread."""
+        """The meaning of a typed text: a number decides a card, everything else is a message. Raises InvalidChoice."""
         press: ChatInput | None = None
         if self._cards:
             card = self._current_card()

@@ -74,8 +74,8 @@ Action = Decide | AnswerQuestion | ManageWorker | ManageJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardActions:
-    """Acts of the operator. ``find_repo`` finds a repository by its name, ``turns`` are the newest runs by repository,
-    ``audit`` writes a line (raises OSError)."""
+    """Actions of the operator. ``find_repo`` finds a repository by its name, ``turns`` are the newest runs by
+    repository, ``audit`` writes a line (raises OSError)."""
 
     find_repo: Callable[[str], Served | None]
     turns: Callable[[], Mapping[str, tuple[TurnNote, ...]]]
