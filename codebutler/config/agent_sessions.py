@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.files import open_regular
+
+T = TypeVar("T")
 
 NAME_CHARS = 200
 """The longest directory name of sessions that is not a hash (Claude Code 2.1.328)."""
@@ -210,16 +212,21 @@ def _lines(file: Any, limit_bytes: int) -> Iterator[bytes]:
             yield line
 
 
+def _decode(lines: Iterable[bytes], marks: Iterable[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
+    """The lines that hold one of the marks and can be read."""
+    for line in lines:
+        if any(mark in line for mark in marks):
+            try:
+                found = decoder.decode(line)
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            yield found
+
+
 def _parse_claude(lines: Iterable[bytes]) -> Parsed:
     prompts: list[str] = []
     answer, from_terminal = "", False
-    for line in lines:
-        if not any(mark in line for mark in _CLAUDE_MARKS):
-            continue
-        try:
-            found = _CLAUDE_LINES.decode(line)
-        except (msgspec.DecodeError, RecursionError):
-            continue
+    for found in _decode(lines, _CLAUDE_MARKS, _CLAUDE_LINES):
         if found.is_sidechain or found.is_meta or found.is_compact_summary:
             continue
         text = _text(found.message.get("content"))
@@ -234,13 +241,7 @@ def _parse_claude(lines: Iterable[bytes]) -> Parsed:
 def _parse_kimi(lines: Iterable[bytes]) -> Parsed:
     prompts: list[str] = []
     answer, from_terminal = "", True
-    for line in lines:
-        if not any(mark in line for mark in _KIMI_MARKS):
-            continue
-        try:
-            found = _KIMI_LINES.decode(line)
-        except (msgspec.DecodeError, RecursionError):
-            continue
+    for found in _decode(lines, _KIMI_MARKS, _KIMI_LINES):
         if found.type == "runtime.set_binding":
             # Started over the Agent Client Protocol, as ours are.
             from_terminal = from_terminal and not found.runtime_id.startswith("acp:")

@@ -179,11 +179,12 @@ async def answer_commit(runtime: Runtime, command: DeferredRow) -> CommandReply:
         return CommandReply((said(f"❌ Not committed. {NO_IDENTITY}"),), ok=False)
     if not committed.commit:
         return CommandReply((said(NOTHING_TO_COMMIT),))
-    where = f"{code(committed.commit[:9])}{f' on {code(committed.branch)}' if committed.branch else ' (detached HEAD)'}"
+    name = committed.commit[:9]
+    where = f"{code(name)}{f' on {code(committed.branch)}' if committed.branch else ' (detached HEAD)'}"
     if committed.again:
         return CommandReply((said(f"That is already committed: {where}."),))
     text = f"✅ Committed {where}: {plain(message.partition(chr(10))[0])}"
-    return CommandReply((said(text),), also=partial(_record_commit, commit=committed.commit[:9]))
+    return CommandReply((said(text),), also=lambda uow, _: uow.turns.add_commits(turn_id, [name]))
 
 
 async def _wait_for_snapshot(runtime: Runtime, turn_id: str) -> TurnRow | None:
@@ -194,10 +195,6 @@ async def _wait_for_snapshot(runtime: Runtime, turn_id: str) -> TurnRow | None:
         if turn is None or turn.tree_after is not None or runtime.clock.monotonic() >= until_s:
             return turn
         await runtime.clock.sleep(SNAPSHOT_POLL_S)
-
-
-def _record_commit(uow: UnitOfWork, command: DeferredRow, *, commit: str) -> None:
-    uow.turns.add_commits(command.argument.partition(" ")[0], [commit])
 
 
 async def signer_of(settings: RepoSettings) -> Sign | None:

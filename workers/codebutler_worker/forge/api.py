@@ -216,6 +216,9 @@ def _refusal(status: str, body: bytes) -> str:
     return mask_text(f"the service refused ({status}){detail}")
 
 
+PullState = Literal["open", "merged", "closed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Pull:
     """A pull request; ``commit`` is its newest, "" if the service does not say."""
@@ -223,7 +226,7 @@ class Pull:
     number: int
     url: str
     commit: str = ""
-    state: Literal["open", "merged", "closed"] = "open"
+    state: PullState = "open"
 
 
 def bound_text(text: str) -> str:

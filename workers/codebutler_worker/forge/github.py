@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from codebutler_worker.forge.api import (
     Pull,
     PullChecks,
     PullComment,
+    PullState,
     RefusedError,
     Service,
     bound_text,
@@ -175,8 +176,7 @@ def _has_failed(run: _Run) -> bool:
 
 
 def _pull(answer: _Pull) -> Pull:
-    state: Literal["open", "merged", "closed"] = "closed" if answer.state == "closed" else "open"
-    state = "merged" if answer.merged_at else state
+    state: PullState = "merged" if answer.merged_at else "closed" if answer.state == "closed" else "open"
     return Pull(answer.number, answer.html_url, answer.head.sha, state)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from codebutler_worker.forge.api import (
     Pull,
     PullChecks,
     PullComment,
+    PullState,
     Service,
     bound_text,
     decode_answer,
@@ -117,8 +117,8 @@ class GitLab(Service):
 
 
 def _pull(answer: _Merge) -> Pull:
-    state: Literal["open", "merged", "closed"] = "closed" if answer.state == "closed" else "open"
-    return Pull(answer.iid, answer.web_url, answer.sha or "", "merged" if answer.state == "merged" else state)
+    states: Mapping[str, PullState] = {"merged": "merged", "closed": "closed"}
+    return Pull(answer.iid, answer.web_url, answer.sha or "", states.get(answer.state, "open"))
 
 
 def _comment(note: _Note) -> PullComment:
