@@ -97,12 +97,9 @@ def _request_change(invocation: Invocation, changes: tuple[FactChange, ...]) -> 
 
 def _visible_facts(invocation: Invocation) -> list[FactRow]:
     """What agents get when this person asks. Nobody else sees this person's own facts."""
-    own = (
-        invocation.uow.facts.find(scope=invocation.user)
-        if invocation.user and invocation.place.only_for
-        else []
-    )
-    return [*invocation.uow.facts.find(scope=REPO_SCOPE), *own]
+    facts, user = invocation.uow.facts, invocation.user
+    own = facts.find(scope=user) if user and invocation.place.only_for else []
+    return [*facts.find(scope=REPO_SCOPE), *own]
 
 
 def _origin(uow: UnitOfWork, channel_id: ConversationRef, thread: MessageRef, at: str) -> str:

@@ -59,9 +59,7 @@ def run(invocation: Invocation) -> Todo:
     words = invocation.argument.split()
     if words[:1] == ["list"]:
         return invocation.reply(_list(invocation))
-    candidates = [
-        session_of(turn.id) for turn in invocation.newest(SEARCHED_TURNS) if turn.started_at is not None
-    ]
+    candidates = [session_of(turn.id) for turn in invocation.newest(SEARCHED_TURNS) if turn.started_at]
     if words[:1] == ["tail"]:
         return invocation.defer(" ".join(["tail", *(words[1:] or [TAIL_LINES]), *candidates]))
     if len(words) == 2:
@@ -71,11 +69,8 @@ def run(invocation: Invocation) -> Todo:
 
 def _list(invocation: Invocation) -> str:
     since = (invocation.uow.now - timedelta(hours=LISTED_HOURS)).isoformat()
-    turns = [
-        turn
-        for turn in invocation.newest(LISTED + 1)
-        if turn.started_at is not None and turn.created_at >= since
-    ]
+    newest = invocation.newest(LISTED + 1)
+    turns = [turn for turn in newest if turn.started_at and turn.created_at >= since]
     if not turns:
         return NONE_LISTED
     rest = f", the newest {LISTED}" if len(turns) > LISTED else ""

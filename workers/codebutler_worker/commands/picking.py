@@ -334,8 +334,9 @@ def mode(invocation: Invocation) -> Todo:
         return invocation.reply(decision.message)
     _save_choice(invocation.uow, conversation, mode=chosen)
     if not chosen:
+        configured = mode_name(section.permission_mode)
         return invocation.reply(
-            f"This thread uses the configured mode again: `{mode_name(section.permission_mode)}`. {FROM_NEXT_RUN}"
+            f"This thread uses the configured mode again: `{configured}`. {FROM_NEXT_RUN}"
         )
     return invocation.reply(f"This thread uses the mode `{name}`. {FROM_NEXT_RUN}")
 
@@ -350,9 +351,8 @@ def describe_choices(uow: UnitOfWork, config: Config, conversation: str) -> str:
         own = chosen.model if chosen.model_of == used and chosen.model != DEFAULT_MODEL else ""
         name = own or section.model
         parts.append(f"model {code(name) if name else 'its own choice'}{_origin(bool(own))}")
-        parts.append(
-            f"mode `{mode_name(chosen.mode or section.permission_mode)}`{_origin(bool(chosen.mode))}"
-        )
+        mode = mode_name(chosen.mode or section.permission_mode)
+        parts.append(f"mode `{mode}`{_origin(bool(chosen.mode))}")
     else:
         parts.append("no model or mode to choose")
     return " · ".join(parts)
@@ -365,11 +365,9 @@ def _agent_of_thread(invocation: Invocation, what: str) -> tuple[str, str, Model
         return invocation.reply(IN_THREADS)
     used = agent_for(invocation.uow, config, conversation, None)
     section = model_section_of(config, used)
-    return (
-        (conversation, used, section)
-        if section
-        else invocation.reply(f"{code(used)} has no {what} to choose from.")
-    )
+    if section is None:
+        return invocation.reply(f"{code(used)} has no {what} to choose from.")
+    return conversation, used, section
 
 
 def _origin(is_chosen: bool) -> str:

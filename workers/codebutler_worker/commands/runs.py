@@ -79,9 +79,8 @@ def _stop_runs(invocation: Invocation, *, forced: bool) -> Todo:
     parts += [f"Dropped {len(parked)} parked."] if parked else []
     parts += ["Stopped the checks."] if checks else []
     parts += [f"Stopped sending the log {session}." for session in map(code, logs)]
-    _reply_stopping(
-        invocation, live if not forced and len(parts) == ending == 1 else (), f"🛑 {' '.join(parts)}"
-    )
+    is_one_run = not forced and len(parts) == ending == 1
+    _reply_stopping(invocation, live if is_one_run else (), f"🛑 {' '.join(parts)}")
     return Todo(
         stop=tuple(turn.id for turn in live),
         forced=forced,
@@ -92,16 +91,14 @@ def _stop_runs(invocation: Invocation, *, forced: bool) -> Todo:
 
 def _reply_stopping(invocation: Invocation, live: Sequence[TurnRow], text: str) -> None:
     """If all that ends is one run in its own thread, the run's end replaces the reply: one message says both."""
-    only = next(
-        (turn for turn in live if turn.thread == invocation.place.thread and not invocation.place.only_for),
-        None,
-    )
+    uow, place = invocation.uow, invocation.place
+    only = next((turn for turn in live if turn.thread == place.thread and not place.only_for), None)
     if only is None:
         invocation.reply(text)
-    elif invocation.uow.outbox.get(stopping(only.id)) is not None:
+    elif uow.outbox.get(stopping(only.id)) is not None:
         invocation.reply(STOPPING)
     else:
-        invocation.uow.post(invocation.place, text, op_id=stopping(only.id))
+        uow.post(place, text, op_id=stopping(only.id))
 
 
 def resume(invocation: Invocation) -> Todo:

@@ -132,13 +132,11 @@ def _limits(invocation: Invocation) -> list[str]:
 
 def latest(invocation: Invocation) -> Todo:
     """``!list``: the newest run of each conversation, running ones first."""
-    found = replace(invocation, conversation=None).latest(SEARCHED_TURNS)
+    uow, found = invocation.uow, replace(invocation, conversation=None).latest(SEARCHED_TURNS)
     turns = sorted(found, key=lambda turn: turn.state not in ("running", "waiting", "queued"))
     if not turns:
         return invocation.reply(NO_CONVERSATIONS)
-    text_lines = [
-        f"{turn_line(invocation.uow, turn)}{_session(invocation.uow, turn)}" for turn in turns[:LISTED]
-    ]
+    text_lines = [f"{turn_line(uow, turn)}{_session(uow, turn)}" for turn in turns[:LISTED]]
     more = [f"… and {len(turns) - LISTED} more"] if len(turns) > LISTED else []
     return invocation.reply("\n".join(["The latest conversations here:", *text_lines, *more]))
 
@@ -174,7 +172,7 @@ def format_age(seconds: float) -> str:
 
 def output(invocation: Invocation) -> Todo:
     """The newest run's full text; while it is running, also its last step."""
-    turns = invocation.newest(OUTPUT_LOOKED_AT)
+    turns, uow, place = invocation.newest(OUTPUT_LOOKED_AT), invocation.uow, invocation.place
     live = next((turn for turn in turns if turn.state in LIVE), None)
     if live is not None:
         last_step = f" Last step: {code(live.result)}." if live.result else ""
@@ -182,20 +180,18 @@ def output(invocation: Invocation) -> Todo:
     turn = next((each for each in turns if each.state not in LIVE and each.result), None)
     if turn is None:
         return Todo() if live is not None else invocation.reply(NO_OUTPUT)
-    prompt = plain(one_line(words_of(invocation.uow, turn, 60)))
-    foot = f"_{turn.state}: {plain(turn.agent)}, {prompt}, {age(invocation.uow, turn)}_"
+    prompt = plain(one_line(words_of(uow, turn, 60)))
+    foot = f"_{turn.state}: {plain(turn.agent)}, {prompt}, {age(uow, turn)}_"
     limit = invocation.settings.config.output.max_chars_per_message
     text = turn.result or ""
     if turn.agent in program_names(invocation.settings.config):
         # A program's output is not Markdown.
         text = fence(text)
-    for operation in answer(text, foot, invocation.place.thread, limit, redact=invocation.uow.redact):
-        if not invocation.place.only_for:
-            invocation.uow.add(invocation.place, operation)
+    for operation in answer(text, foot, place.thread, limit, redact=uow.redact):
+        if not place.only_for:
+            uow.add(place, operation)
         elif isinstance(operation, Post):
-            invocation.uow.add(
-                invocation.place, msgspec.structs.replace(operation, only_for=invocation.place.only_for)
-            )
+            uow.add(place, msgspec.structs.replace(operation, only_for=place.only_for))
         else:
             invocation.reply(FILE_BY_MESSAGE)
     return Todo()
