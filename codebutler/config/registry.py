@@ -223,9 +223,8 @@ def read_jobs(entry: RepoEntry) -> bytes | None:
 def _record_foreign(entries: RepoEntries, name: str, jobs_digest: str) -> RepoEntries:
     entry = find(entries, name)
     others = tuple(each for each in entry.foreign_jobs if each != jobs_digest)
-    return replace(
-        entries, msgspec.structs.replace(entry, foreign_jobs=(*others, jobs_digest)[-MAX_FOREIGN_DIGESTS:])
-    )
+    digests = (*others, jobs_digest)[-MAX_FOREIGN_DIGESTS:]
+    return replace(entries, msgspec.structs.replace(entry, foreign_jobs=digests))
 
 
 def unaccented(text: str) -> str:

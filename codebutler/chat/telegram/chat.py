@@ -15,12 +15,7 @@ from codebutler.chat.port import Capabilities, Download, Identity, Take
 from codebutler.chat.telegram.api import BotApi, download
 from codebutler.chat.telegram.entities import FormattedText, without_unsendable
 from codebutler.chat.telegram.messages import MessageWriter, PrivateMessages, Typing
-from codebutler.chat.telegram.records import (
-    Buttons,
-    MessageRecords,
-    store_error_as_unreachable,
-    try_save,
-)
+from codebutler.chat.telegram.records import Buttons, MessageRecords, retryable, try_save
 from codebutler.chat.telegram.render import Mentions, Rendered, render_message
 from codebutler.chat.telegram.rules import (
     REACTIONS,
@@ -106,15 +101,14 @@ class TelegramChat:
         """Bot API: sendMessage, once for each part. The ref is the first part's."""
         rendered = self._render(post.message, post.mention)
         silent = post.value in SILENT_VALUES or bool(post.message.summary)
-        return await self._retry_if_moved(
-            channel, partial(self._post, channel, post, op_id, rendered, silent)
-        )
+        send = partial(self._post, channel, post, op_id, rendered, silent)
+        return await self._retry_if_moved(channel, send)
 
     async def update(self, channel: ConversationRef, update: Update, op_id: str) -> None:  # noqa: ARG002 - may be repeated
         """Bot API: editMessageText; what no longer fits is sent as further messages."""
         chat, number = self._chat_and_number(channel, update.target)
         rendered = self._render(update.message)
-        with store_error_as_unreachable():
+        with retryable():
             known = await self.records.known(chat, number)
             numbers = [number, *known.parts]
             last = numbers[len(rendered.parts) - 1] if len(rendered.parts) <= len(numbers) else 0
@@ -168,9 +162,8 @@ class TelegramChat:
         """In the private chat with them. Users who have never opened it are asked to, in the group."""
         rendered = self._render(post.message)
         try:
-            return self.records.ref(
-                number_of(post.only_for), await self.private.send(post.only_for, rendered)
-            )
+            number = await self.private.send(post.only_for, rendered)
+            return self.records.ref(number_of(post.only_for), number)
         except ChatError as error:
             if error.code not in ("not_in_channel", "channel_not_found"):
                 raise
@@ -179,7 +172,7 @@ class TelegramChat:
     async def show_status(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
         """Bot API: sendChatAction. Telegram shows that something is being done, but not what."""
         chat = self.records.chat(number_of(channel))
-        with store_error_as_unreachable():
+        with retryable():
             place = await self._messages.place(chat, self._root_number(chat, channel, thread))
         if not text:
             self._typing.hide(place)
@@ -196,7 +189,7 @@ class TelegramChat:
         post_key = channel, op_id, hash(tuple(part.text for part in rendered.parts))
         numbers = self._partial_posts.get(post_key, [])
         root = self._root_number(chat, channel, post.thread or NOWHERE)
-        with store_error_as_unreachable():
+        with retryable():
             keyboard = await self.buttons.keyboard(chat, op_id, rendered.button_rows)
             place = await self._messages.place(chat, root, silent=silent)
         if not numbers:
@@ -216,10 +209,9 @@ class TelegramChat:
 
     async def _share(self, channel: ConversationRef, upload: Upload) -> None:
         chat = self.records.chat(number_of(channel))
-        with store_error_as_unreachable():
-            place = await self._messages.place(
-                chat, self._root_number(chat, channel, upload.thread or NOWHERE)
-            )
+        with retryable():
+            root = self._root_number(chat, channel, upload.thread or NOWHERE)
+            place = await self._messages.place(chat, root)
         title = upload.title if upload.title != upload.filename else ""
         caption = without_unsendable(self._redact("\n".join(filter(None, (upload.comment, title))))).replace(
             "@", "@\u2060"
@@ -265,9 +257,8 @@ class TelegramChat:
         return await call()
 
     def _render(self, message: Message, mention: PersonRef = NO_PERSON) -> Rendered:
-        return self._redact_rendered(
-            render_message(message, mention, Mentions(message.names, self.records.name_of))
-        )
+        people = Mentions(message.names, self.records.name_of)
+        return self._redact_rendered(render_message(message, mention, people))
 
     def _redact_rendered(self, rendered: Rendered) -> Rendered:
         """If a secret shows only once the formatting is gone, remove the formatting."""

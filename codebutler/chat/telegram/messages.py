@@ -17,13 +17,7 @@ from msgspec.structs import replace
 from codebutler.chat.layout import Section
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.entities import FormattedText
-from codebutler.chat.telegram.records import (
-    HOME,
-    Buttons,
-    MessageRecords,
-    store_error_as_unreachable,
-    try_save,
-)
+from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, retryable, try_save
 from codebutler.chat.telegram.render import Mentions, Rendered, render_sections
 from codebutler.chat.telegram.rules import number_of
 from codebutler.domain.clock import Clock
@@ -187,7 +181,7 @@ class MessageWriter:
         if place.topic or not place.root:
             return place
         async with self._opening:
-            with store_error_as_unreachable():
+            with retryable():
                 known = await self._records.known(place.chat, place.root)
             if known.topic or not known.title:
                 return Destination(place.chat, place.root, known.topic, place.silent)
@@ -276,7 +270,7 @@ class PrivateMessages:
         """Edit the message that stands for it, or send and pin the first."""
         chat = number_of(user)
         rendered = self._clean(render_sections(parts, people=Mentions(name_of=self._records.name_of)))
-        with store_error_as_unreachable():
+        with retryable():
             numbers = list(await self._home_numbers(user))
             keyboard = await self._buttons.keyboard(chat, HOME, rendered.button_rows)
         place = Destination(chat, silent=True)

@@ -201,8 +201,9 @@ async def try_save(work: Awaitable[object]) -> None:
 
 
 @contextmanager
-def store_error_as_unreachable() -> Iterator[None]:
-    """What needs our notes waits, like anything that the chat cannot be reached for, while the disk is full."""
+def retryable() -> Iterator[None]:
+    """While the disk is full, what needs our notes waits, as if the chat could not be reached. Raises
+    ChatUnreachableError for a StoreError."""
     try:
         yield
     except StoreError as error:

@@ -109,14 +109,8 @@ async def answer_diff(runtime: Runtime, command: DeferredRow) -> CommandReply:
 def _run_between(uow: UnitOfWork, *, before: str, after: str) -> str:
     """The run with these snapshots, "" if it was long ago."""
     snapshots = (before, after)
-    return next(
-        (
-            turn.id
-            for turn in uow.turns.find(newest=LOOKED_AT)
-            if (turn.tree_before, turn.tree_after) == snapshots
-        ),
-        "",
-    )
+    newest = uow.turns.find(newest=LOOKED_AT)
+    return next((turn.id for turn in newest if (turn.tree_before, turn.tree_after) == snapshots), "")
 
 
 def undo(invocation: Invocation) -> Todo:

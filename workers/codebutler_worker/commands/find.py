@@ -34,9 +34,9 @@ def run(invocation: Invocation) -> Todo:
     """Deferred: the index has to be brought up to date first."""
     if not invocation.in_own_channel:
         return invocation.reply(IN_CHANNEL_ONLY)
-    return (
-        invocation.defer(invocation.argument) if words_in(invocation.argument) else invocation.reply(NO_WORDS)
-    )
+    if not words_in(invocation.argument):
+        return invocation.reply(NO_WORDS)
+    return invocation.defer(invocation.argument)
 
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
@@ -52,13 +52,13 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     return CommandReply((said("\n".join([*matches[:LISTED], *more])),))
 
 
-async def find_for_parent(runtime: Runtime, invocation: AskFound) -> FoundTold:
+async def find_for_parent(runtime: Runtime, request: AskFound) -> FoundTold:
     """The same for the parent. Raises StoreError."""
     await _update_index(runtime)
     runs = await runtime.commit(
-        partial(_matching_runs, words=invocation.words, channel=runtime.settings.channel_id)
+        partial(_matching_runs, words=request.words, channel=runtime.settings.channel_id)
     )
-    return FoundTold(request_id=invocation.request_id, runs=runs)
+    return FoundTold(request_id=request.request_id, runs=runs)
 
 
 async def _update_index(runtime: Runtime) -> None:

@@ -99,9 +99,8 @@ async def answer_pull(runtime: Runtime, command: DeferredRow) -> CommandReply:
     await runtime.commit(lambda uow: follow(uow, settings, command, pushed.remote, opened))
     runtime.followed.set()
     runtime.log("INF", f"{command.user_id}: pull request {pull_name(pushed.remote, opened.pull)}")
-    return CommandReply(
-        (said(f"{_render_pull(pushed, opened)}\n{render_push(pushed, step.tip, link=False)}"),)
-    )
+    text = f"{_render_pull(pushed, opened)}\n{render_push(pushed, step.tip, link=False)}"
+    return CommandReply((said(text),))
 
 
 async def _decide_tip(runtime: Runtime, command: DeferredRow, step: ForgeStep) -> CommandReply:

@@ -157,9 +157,8 @@ def _resolve_conflicts(
     ones."""
     task = replace(command, id=f"{command.id}-{run.id}", conversation=run.conversation, user_id=race.by)
     passed_on = ask_to_resolve(uow, settings, task, merged)
-    _report_failure(
-        uow, command, race=race, text=conflict_text(merged, passed_on=passed_on, again=PICK_AGAIN)
-    )
+    text = conflict_text(merged, passed_on=passed_on, again=PICK_AGAIN)
+    _report_failure(uow, command, race=race, text=text)
 
 
 async def _move_session(runtime: Runtime, command: DeferredRow, run: TurnRow) -> str:
@@ -232,9 +231,8 @@ async def clear(runtime: Runtime, command: DeferredRow, race: Race) -> CommandRe
         except CodeButlerError as error:
             verdicts.append(NOT_REMOVED.format(name=name, why=plain(one_line(str(error), 300))))
         else:
-            verdicts += (
-                [BRANCH_KEPT.format(name=name, days=KEPT_DAYS, ref=ref)] if number != race.picked else []
-            )
+            if number != race.picked:
+                verdicts.append(BRANCH_KEPT.format(name=name, days=KEPT_DAYS, ref=ref))
     reached("race.cleared")
     head = race.verdict or DISCARDED.format(who=person(race.by))
     place = ThreadPlace(command.conversation, command.thread)

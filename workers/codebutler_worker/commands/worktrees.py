@@ -56,11 +56,9 @@ def run(invocation: Invocation) -> Todo:
 def _defer_in_thread(invocation: Invocation) -> Todo:
     if _is_shared(invocation):
         return invocation.reply(SHARED)
-    return (
-        invocation.reply(OUTSIDE)
-        if invocation.conversation is None
-        else invocation.defer(invocation.argument)
-    )
+    if invocation.conversation is None:
+        return invocation.reply(OUTSIDE)
+    return invocation.defer(invocation.argument)
 
 
 def _is_shared(invocation: Invocation) -> bool:
@@ -109,9 +107,8 @@ async def answer(runtime: Runtime, _command: DeferredRow) -> CommandReply:
     for conversation, thread, runs in conversations[:LISTED]:
         try:
             state = await trees.state(conversation, target)
-            lines.append(
-                listed(state, thread, runs=runs, room=await _size_on_disk(runtime, conversation, state))
-            )
+            room = await _size_on_disk(runtime, conversation, state)
+            lines.append(listed(state, thread, runs=runs, room=room))
         except GitError as error:
             lines.append(f"⚠️ {thread} · {plain(str(error))}")
     more = [f"… and {len(conversations) - LISTED} more"] if len(conversations) > LISTED else []
