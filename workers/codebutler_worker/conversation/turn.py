@@ -226,7 +226,7 @@ class RunningTurn:
         begun, workdir, files = self._begun, self._snapshots.workdir, self._begun.attachments
         if files:
             files = await AttachmentFetcher(self._runtime, self._place, workdir).fetch(files)
-        if (self._runtime.home.root / RESULT_NAME).exists():
+        if os.path.lexists(self._runtime.home.root / RESULT_NAME):
             await warn_of_lacks(self._runtime, begun, files, self._session_id)
         self._prompt = prompt_of(begun, files, workdir)
         record = ""
