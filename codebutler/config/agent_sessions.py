@@ -188,8 +188,6 @@ class _ClaudeLine(msgspec.Struct, rename="camel"):
 
 
 class _KimiLine(msgspec.Struct, rename="camel"):
-    """A line of Kimi Code's record; only the needed fields."""
-
     type: str = ""
     runtime_id: str = ""
     input: list[Any] = []

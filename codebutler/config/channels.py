@@ -95,7 +95,6 @@ def channel_layer(channel: ConversationRef, source: str, below: Iterable[Layer])
 
 
 def _key_and_value(channel: ConversationRef, source: str) -> tuple[tuple[str, str], Any]:
-    """The key of the channel, and its value."""
     chat = section_of(channel)
     try:
         return chat.path(chat.place_field), chat.file_value(channel)

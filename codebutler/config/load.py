@@ -176,7 +176,6 @@ def _semantic_faults(config: Config) -> Iterable[tuple[str, str]]:
 
 
 def _token_kind(token: str) -> str:
-    """The kind of token, "" if unknown."""
     if re.search(r"\s", token):
         return "one with spaces in it"
     for start, kind in _TOKEN_KINDS.items():

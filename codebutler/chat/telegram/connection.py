@@ -217,7 +217,6 @@ class TelegramConnection:
                 await self._handle_service_update(update)
 
     async def _handle_service_update(self, update: Update) -> None:
-        """Updates that are no events."""
         match update:
             case StartCommand():
                 self._on_notice(update)

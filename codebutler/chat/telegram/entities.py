@@ -203,7 +203,6 @@ def split(
 
 
 def _max_end(whole: FormattedText, units: Sequence[int], at: int, limit: int, max_entities: int) -> int:
-    """How far a part that begins ``at`` can go."""
     end = bisect_right(units, units[at] + limit) - 1
     inside = [each for each in whole.entities if each.end > at and each.start < end]
     if len(inside) > max_entities:
@@ -212,7 +211,6 @@ def _max_end(whole: FormattedText, units: Sequence[int], at: int, limit: int, ma
 
 
 def _best_break(whole: FormattedText, units: Sequence[int], at: int, end: int, limit: int) -> int:
-    """Where best to end a part that can go up to ``end``."""
     across = next((e for e in whole.entities if e.kind in EXCLUSIVE and e.start < end < e.end), None)
     if across is not None and across.start > at and units[across.end] - units[across.start] <= limit:
         if across.kind != "code" and whole.text[at : across.start].strip():

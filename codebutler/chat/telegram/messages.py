@@ -202,7 +202,6 @@ class MessageWriter:
         return topic_place
 
     async def _post_topic_link(self, topic_place: Destination) -> None:
-        """Post a link to the new topic, if possible."""
         link = f"https://t.me/c/{str(topic_place.chat).removeprefix('-100')}/{topic_place.topic}"
         where = Destination(topic_place.chat, topic_place.root, silent=True).arguments()
         try:
@@ -231,7 +230,6 @@ class MessageWriter:
         return Destination(place.chat, place.root, topic, place.silent)
 
     async def _delete(self, chat: int, number: int) -> None:
-        """Delete a message, if possible."""
         try:
             await self._api.call("deleteMessage", chat_id=chat, message_id=number)
         except ChatError as error:

@@ -144,7 +144,6 @@ class Poller:
         self._nudged.set()
 
     async def _poll_once(self) -> None:
-        """One poll, and its consequences."""
         started_s, is_long = self._clock.monotonic(), self._is_long
         try:
             updates = await self._updates()

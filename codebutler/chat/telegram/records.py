@@ -345,7 +345,6 @@ class Buttons:
             await self._pages.put(name, entries)
 
     async def _page_with_room(self, more: int) -> int:
-        """The page for new entries. Raises StoreError."""
         if self._page < 0:
             note = await self._notes.note(BUTTONS_NOTE)
             self._page = int(note) if note.isdecimal() else 0

@@ -82,7 +82,7 @@ async def test_the_last_lines_are_shown_as_a_terminal_shows_them(tmp_path: Path,
 async def test_our_own_last_line_is_none_of_them_and_long_lines_count_once(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
         ended = ENDING.format(
-            session="abcd1234", moment="2026-01-01T00:00:00+00:00", told="status=done"
+            session="abcd1234", moment="2026-01-01T00:00:00+00:00", outcome="status=done"
         ).encode()
         await ran(parent, tmp_path, "100.1", b"one\r\ntwo\r\nthree\r\n" + ended)
         assert texts(await ask(parent, "tail 2", "300.1")) == "```\ntwo\nthree\n```"
@@ -94,7 +94,7 @@ async def test_our_own_last_line_is_none_of_them_and_long_lines_count_once(tmp_p
 
 async def test_a_session_without_output_does_not_hide_the_last_lines(tmp_path: Path) -> None:
     async with worker(settings(tmp_path)) as parent:
-        ended = ENDING.format(session="abcd1234", moment="2026-01-01T00:00:00+00:00", told="status=done")
+        ended = ENDING.format(session="abcd1234", moment="2026-01-01T00:00:00+00:00", outcome="status=done")
         silent = await ran(parent, tmp_path, "100.1", ended.encode())
         assert texts(await ask(parent, "tail 5", "300.1")) == logs.NO_OUTPUT
         await ran(parent, tmp_path, "200.1", b"one\r\n")

@@ -62,7 +62,6 @@ async def find_for_parent(runtime: Runtime, request: AskFound) -> FoundTold:
 
 
 async def _update_index(runtime: Runtime) -> None:
-    """Bring the index up to date."""
     redact = runtime.redactor.redact
     await runtime.commit(lambda uow: uow.search.forget_gone())
     while await runtime.commit(lambda uow: uow.search.add_new(redact)):

@@ -111,7 +111,6 @@ async def _decide_tip(runtime: Runtime, command: DeferredRow, step: ForgeStep) -
 async def _push(
     runtime: Runtime, command: DeferredRow, tip: Tip, *, force: bool = False
 ) -> tuple[PushResult, str]:
-    """As above, with the conversation's first prompt."""
     task = await runtime.commit(lambda uow: first_prompt(uow, command.conversation))
     pushed = await send(runtime, command.conversation, tip, task, force=force)
     runtime.log(

@@ -267,7 +267,6 @@ def _completed_line(transfer: LogTransfer) -> Message:
 
 
 def _aborted_line(transfer: LogTransfer, why: str) -> Message:
-    """Part of it was not sent."""
     sent = rest = ""
     if transfer.next > transfer.first:
         sent = f" Sent {_format_range(transfer.first, transfer.next - 1)} of {count(transfer.total, 'part')}."

@@ -132,7 +132,6 @@ def _has_thread(config: Config, command: DeferredRow) -> bool:
 
 
 def _reopen(race: Race, also: Also) -> CommandReply:
-    """The card's buttons work again."""
     return CommandReply(
         ok=False, then=written(msgspec.structs.replace(race, state="open")), waits=True, also=also
     )

@@ -285,7 +285,6 @@ def _post_card(
 def _mark_request(
     uow: UnitOfWork, command: DeferredRow, *, outcome: TurnOutcome, after: str | None = None
 ) -> None:
-    """Mark the message that asked for the race."""
     channel, place = channel_of(command.conversation), ThreadPlace(command.conversation, command.thread)
     ref = key_of(command.id, channel)
     if (message := uow.messages.get(message_id(channel, ref))) is not None:

@@ -106,7 +106,6 @@ def _agent(config: Config) -> str:
 
 
 def _choices(invocation: Invocation) -> list[str]:
-    """What the thread has chosen."""
     chosen = invocation.uow.choices.get(invocation.conversation) or ChoiceRow("")
     model = "" if chosen.model == DEFAULT_MODEL else chosen.model
     pairs = (("agent", chosen.agent), ("model", model), ("mode", mode_name(chosen.mode)))

@@ -109,7 +109,6 @@ async def _bind(runtime: Runtime, command: DeferredRow) -> CommandReply:
 
 
 async def _bind_to_thread(runtime: Runtime, session: PastSession, thread: MessageRef) -> None:
-    """Give the session to the thread."""
     settings = runtime.settings
     conversation = conversation_id(settings.config, settings.channel_id, thread)
     adopted = await Desk(settings, runtime.agents.home).adopt(session, conversation)

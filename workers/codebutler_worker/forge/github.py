@@ -96,27 +96,22 @@ class GitHub(Service):
 
     @property
     def root(self) -> str:
-        """Its path in the REST API."""
         return f"repos/{self.path}"
 
     async def find(self, branch: str) -> Pull | None:
-        """The open pull request of a branch of this repository."""
         owner = self.path.partition("/")[0]
         query = f"pulls?state=open&head={quote(owner)}:{quote(branch, safe='')}"
         found = await self._get(query, list[_Pull])
         return _pull(found[0]) if found else None
 
     async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
-        """Open one."""
         fields = {"title": title, "head": branch, "base": base, "body": body}
         return _pull(decode_answer(await self.request("POST", "pulls", fields), _Pull))
 
     async def describe(self, number: int, body: str) -> None:
-        """Replace its description."""
         await self.request("PATCH", f"pulls/{number}", {"body": body})
 
     async def get(self, number: int) -> Pull:
-        """Its state."""
         return _pull(await self._get(f"pulls/{number}", _Pull))
 
     async def checks(self, pull: Pull) -> PullChecks:
@@ -141,7 +136,6 @@ class GitHub(Service):
         return summarize_checks(len(runs) + len(statuses), failed, pending=pending)
 
     async def log(self, job: FailedJob) -> bytes:
-        """The end of a failed job's log; empty if the service has none."""
         if not job.id:
             return job.details.encode()
         try:
@@ -150,7 +144,6 @@ class GitHub(Service):
             return b""  # another app's check, or a log that is kept no longer
 
     async def comments(self, number: int, seen: Mapping[str, int]) -> list[PullComment]:
-        """What is newer than the ``seen`` ones, by kind, oldest first."""
         kinds = {"said": f"issues/{number}/comments", "line": f"pulls/{number}/comments",
                  "review": f"pulls/{number}/reviews"}  # fmt: skip
         found: list[PullComment] = []

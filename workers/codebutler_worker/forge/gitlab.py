@@ -67,26 +67,21 @@ class GitLab(Service):
 
     @property
     def root(self) -> str:
-        """Its path in the REST API."""
         return f"projects/{quote(self.path, safe='')}"
 
     async def find(self, branch: str) -> Pull | None:
-        """The open merge request of a branch of this project."""
         query = f"merge_requests?state=opened&source_branch={quote(branch, safe='')}"
         found = decode_answer(await self.request("GET", query), list[_Merge])
         return _pull(found[0]) if found else None
 
     async def open(self, branch: str, base: str, title: str, body: str) -> Pull:
-        """Open one."""
         fields = {"title": title, "source_branch": branch, "target_branch": base, "description": body}
         return _pull(decode_answer(await self.request("POST", "merge_requests", fields), _Merge))
 
     async def describe(self, number: int, body: str) -> None:
-        """Replace its description."""
         await self.request("PUT", f"merge_requests/{number}", {"description": body})
 
     async def get(self, number: int) -> Pull:
-        """Its state."""
         return _pull(decode_answer(await self.request("GET", f"merge_requests/{number}"), _Merge))
 
     async def checks(self, pull: Pull) -> PullChecks:
@@ -108,7 +103,6 @@ class GitLab(Service):
             return job.details.encode()
 
     async def comments(self, number: int, seen: Mapping[str, int]) -> list[PullComment]:
-        """Comments after the ``seen`` one, oldest first."""
         notes: list[_Note] = await self.pages(
             f"merge_requests/{number}/notes", list[_Note], more="&sort=asc&order_by=created_at"
         )

@@ -73,7 +73,6 @@ def apply_replacements(text: str, replacements: tuple[Replacement, ...]) -> str:
 
 
 def _without_overlaps(found: tuple[Match, ...]) -> list[Match]:
-    """The matches without those that overlap an earlier one."""
     separate: list[Match] = []
     for match in found:
         if not separate or match.start >= separate[-1].end:
@@ -143,7 +142,6 @@ def _compare(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int]
 
 
 def _common_prefix(one: list[str], other: list[str]) -> int:
-    """The number of equal lines at the beginning."""
     return next(
         (at for at, (ours, theirs) in enumerate(zip(one, other, strict=False)) if ours != theirs),
         min(len(one), len(other)),
@@ -207,7 +205,6 @@ def _narrow(white: str, width: int) -> str:
 
 
 def _usual_line_end(text: str) -> str:
-    """The file's usual line end."""
     dos = text.count("\r\n")
     return "\r\n" if dos and dos * 2 >= text.count("\n") else "\n"
 

@@ -260,7 +260,6 @@ def _failure_or(turn: TrialTurn, otherwise: str) -> str:
 
 
 def _why_forgotten(turn: TrialTurn) -> str:
-    """Why it did not know what an earlier run had said."""
     if turn.fresh:
         return "its session was lost"
     return _failure_or(turn, "it did not know what an earlier run had said")
