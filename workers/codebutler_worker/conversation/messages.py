@@ -118,16 +118,24 @@ def attachments_of(incoming: Incoming) -> list[AttachmentRow]:
     ]
 
 
-def enqueue(uow: UnitOfWork, config: Config, incoming: Incoming, *, counts: bool = True) -> Todo:
+def enqueue(
+    uow: UnitOfWork, config: Config, incoming: Incoming, *, counts: bool = True, stale: bool = False
+) -> Todo:
     """Put a message into a turn, or reply that the conversation is busy (``agent.busy`` "reject"). If it ``counts`` and
-    too many of its author's are waiting, keep it until they ask again."""
-    if counts and uow.messages.is_crowded(incoming.user, config.agent.queue_per_user):
-        return _ask_first(uow, config, incoming, CROWDED)
+    too many of its author's are waiting, or if it is ``stale`` (written too long ago, or perhaps handled before), keep
+    it and ask once per conversation whether it is still wanted."""
+    reason = ""
+    if stale:
+        reason = HANDLED if incoming.handled else STALE
+    elif counts and uow.messages.is_crowded(incoming.user, config.agent.queue_per_user):
+        reason = CROWDED
     conversation = incoming.conversation or conversation_id(config, incoming.channel, incoming.root)
     agent = agent_for(uow, config, conversation, incoming.prefix)
     is_chosen = incoming.prefix is None and agent != config.agent.default
     if is_chosen and (refused := _refused(uow, config, incoming, conversation, agent)):
         return refused
+    if reason:
+        return _ask_first(uow, config, incoming, conversation, agent, reason)
     live = [turn for turn in uow.turns.find(state=LIVE) if turn.conversation == conversation]
     queued = [turn for turn in uow.turns.find(state="queued") if turn.conversation == conversation]
     is_program = program_of(config, agent) is not None
@@ -232,18 +240,9 @@ def opened(uow: UnitOfWork, config: Config, incoming: Incoming, conversation: st
     return turn
 
 
-def park(uow: UnitOfWork, config: Config, incoming: Incoming) -> Todo:
-    """Keep a message that was written too long ago, or may have been handled, and ask once per conversation whether
-    it is still wanted."""
-    return _ask_first(uow, config, incoming, HANDLED if incoming.handled else STALE)
-
-
-def _ask_first(uow: UnitOfWork, config: Config, incoming: Incoming, reason: str) -> Todo:
-    conversation = incoming.conversation or conversation_id(config, incoming.channel, incoming.root)
-    agent = agent_for(uow, config, conversation, incoming.prefix)
-    is_chosen = incoming.prefix is None and agent != config.agent.default
-    if is_chosen and (refused := _refused(uow, config, incoming, conversation, agent)):
-        return refused
+def _ask_first(
+    uow: UnitOfWork, config: Config, incoming: Incoming, conversation: str, agent: str, reason: str
+) -> Todo:
     latest = uow.turns.find(newest=1, conversation=conversation)
     if latest and latest[0].agent == agent and _may_join(latest[0], incoming, reason):
         turn = latest[0]

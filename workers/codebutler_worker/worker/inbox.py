@@ -36,7 +36,7 @@ from codebutler_worker.commands.table import Invocation, is_valid_command, run_c
 from codebutler_worker.conversation.approvals import is_polled
 from codebutler_worker.conversation.clicks import click, edited_late
 from codebutler_worker.conversation.deciding import decide_typed
-from codebutler_worker.conversation.messages import Incoming, enqueue, park, type_in
+from codebutler_worker.conversation.messages import Incoming, enqueue, type_in
 from codebutler_worker.conversation.parked import drop_parked
 from codebutler_worker.conversation.queue import (
     QUEUED,
@@ -141,8 +141,7 @@ class EventInbox:
                     answered = decide_typed(uow, config, event, request) or type_in(uow, config, incoming)
                 if answered is None and not is_wanted:
                     return todo
-                take = park if event.stale else enqueue
-                todo = answered or take(uow, config, incoming)
+                todo = answered or enqueue(uow, config, incoming, stale=event.stale)
             case Command() if event.stale:
                 uow.post(ThreadPlace(f"{event.channel}:{event.root}", event.root), LATE_COMMAND)
             case Command() if request == NO_CHECKS:
