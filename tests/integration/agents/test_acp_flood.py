@@ -22,7 +22,7 @@ async def test_after_a_large_message_all_is_heard_before_the_next_is_read(tmp_pa
     async def room(large: bool) -> None:
         asked.append(large)
 
-    async with await AgentProcess.spawn(Launch((sys.executable, "-c", WRITE), {}, tmp_path)) as process:
+    async with await AgentProcess(Launch((sys.executable, "-c", WRITE), {}, tmp_path)).start() as process:
         pipe = Pipe(process, room)
         async with asyncio.timeout(60):
             while await pipe.receive() is not None:

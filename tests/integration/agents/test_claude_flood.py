@@ -33,7 +33,7 @@ async def test_what_nobody_has_heard_yet_is_not_read(tmp_path: Path) -> None:
         nonlocal read
         read += len(data)
 
-    process = await AgentProcess.spawn(Launch((sys.executable, "-c", FLOOD), {}, tmp_path), record=record)
+    process = await AgentProcess(Launch((sys.executable, "-c", FLOOD), {}, tmp_path), record=record).start()
     request = TurnRequest(turn_id="t", conversation="c", prompt="p", workdir=tmp_path)
     access, translator = NetworkAccess("none"), ClaudeTranslator(tmp_path)
     turn = ClaudeTurn(request, process, access, SystemClock(), TimeLimits(600), process.lines(), translator)

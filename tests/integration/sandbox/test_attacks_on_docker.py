@@ -117,7 +117,7 @@ async def test_a45_what_is_replaced_while_a_program_starts_ends_it(attacker: Att
     assert launch.enclose is not None
     attacker.tried += 1
     late = Meanwhile(launch.enclose, lambda: git(attacker.repo, "config", "user.name", "somebody"))
-    async with await AgentProcess.spawn(replace(launch, enclose=late)) as process:
+    async with await AgentProcess(replace(launch, enclose=late)).start() as process:
         assert await process.wait() != 0
         assert process.limit_hit.startswith("config was replaced from outside")
 
@@ -143,7 +143,7 @@ async def test_a46_a_bomb_ends_with_its_turn(attacker: Attacker, docker_host: st
     bomb = "bomb() { setsid sh -c 'trap \"\" TERM HUP INT; exec sleep 1000' & bomb & bomb & }; bomb; echo up; wait"
     launch = attacker.sandbox.wrap(("bash", "-c", bomb), attacker.policy)
     attacker.tried += 1
-    async with await AgentProcess.spawn(launch) as process, asyncio.timeout(60):
+    async with await AgentProcess(launch).start() as process, asyncio.timeout(60):
         assert await anext(process.lines()) == b"up"
         while not process.limit_hit:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.05)
@@ -187,9 +187,9 @@ async def test_a48_who_looks_at_containers_and_processes_sees_no_value(
     attacker: Attacker, docker_host: str
 ) -> None:
     policy = replace(attacker.policy, env={**attacker.policy.env, "KEY": SECRET})
-    async with await AgentProcess.spawn(
+    async with await AgentProcess(
         attacker.sandbox.wrap(("sh", "-c", "echo $KEY; sleep 1000"), policy)
-    ) as process:
+    ).start() as process:
         assert await anext(process.lines()) == SECRET.encode()
         attacker.tried += 2
         assert SECRET not in json.dumps(seen_by_docker(docker_host))

@@ -99,8 +99,8 @@ async def test_two_programs_at_once_do_not_share_one(
     sandbox: DockerSandbox, policy: SandboxPolicy, docker_host: str
 ) -> None:
     async with (
-        await AgentProcess.spawn(sandbox.wrap(("sleep", "1000"), policy)),
-        await AgentProcess.spawn(sandbox.wrap(("sleep", "1000"), policy)),
+        await AgentProcess(sandbox.wrap(("sleep", "1000"), policy)).start(),
+        await AgentProcess(sandbox.wrap(("sleep", "1000"), policy)).start(),
     ):
         assert len(running(docker_host)) == 2
     assert running(docker_host) == []
@@ -171,7 +171,7 @@ async def test_nothing_outlives_a_client_that_dies(
     sandbox: DockerSandbox, policy: SandboxPolicy, docker_host: str, end: signal.Signals
 ) -> None:
     script = "trap '' TERM HUP; setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & echo up; sleep 1000"
-    async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", script), policy)) as process:
+    async with await AgentProcess(sandbox.wrap(("sh", "-c", script), policy)).start() as process:
         assert await anext(process.lines()) == b"up"
         [container] = running(docker_host)
         async with asyncio.timeout(30):
@@ -200,7 +200,7 @@ from codebutler_worker.sandbox.common import SandboxPolicy
 async def main(host, workdir, home):
     policy = SandboxPolicy(workdir=Path(workdir), home=Path(home), env={"PATH": "/usr/bin:/bin"}, network="none")
     launch = DockerSandbox(host=host).wrap(("sh", "-c", "echo up; sleep 1000"), policy)
-    async with await AgentProcess.spawn(launch) as process:
+    async with await AgentProcess(launch).start() as process:
         print((await anext(process.lines())).decode(), flush=True)
         await asyncio.sleep(1000)
 
@@ -251,7 +251,7 @@ async def test_who_takes_too_much_is_stopped_and_told(docker_host: str, policy: 
         ("python3 -c 'bytearray(200 * 2**20)'", "64 MB of memory (sandbox.memoryMb)"),
         ("for i in $(seq 40); do sleep 100 & done; wait", "20 processes (sandbox.processes)"),
     ):
-        async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", script), policy)) as process:
+        async with await AgentProcess(sandbox.wrap(("sh", "-c", script), policy)).start() as process:
             process.close_stdin()
             await until(lambda process=process: bool(process.limit_hit))  # type: ignore[misc]  # defaults of a lambda
             assert limit in process.limit_hit
@@ -263,7 +263,7 @@ async def test_a_terminal_is_one_inside_too(sandbox: DockerSandbox, policy: Sand
     said = bytearray()
     script = "test -t 0 || exit 9; trap 'echo caught; exit 3' INT; tty; sleep 1000 & wait"
     launch = sandbox.wrap(("sh", "-c", script), replace(policy, own_terminal=True))
-    async with await PtyProcess.spawn(launch, lambda data, *_: said.extend(data)) as process:
+    async with await PtyProcess(launch, lambda data, *_: said.extend(data)).start() as process:
         await until(lambda: b"/dev/pts/" in said)
         await process.write(b"\x03")
         await until(lambda: b"caught" in said)

@@ -101,7 +101,7 @@ async def test_nothing_goes_on_and_nothing_starts_until_it_is_back(
     line: Line, docker_host: str, tmp_path: Path, policy: SandboxPolicy
 ) -> None:
     sandbox = DockerSandbox(host=f"unix://{tmp_path}/docker.sock")
-    async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", SCRIPT), policy)) as process:
+    async with await AgentProcess(sandbox.wrap(("sh", "-c", SCRIPT), policy)).start() as process:
         assert await anext(process.lines()) == b"up"
         assert len(made_by(docker_host, os.getpid())) == 1
         await line.cut()
@@ -119,7 +119,7 @@ async def test_what_only_the_daemon_can_end_ends_when_it_is_back(
     line: Line, docker_host: str, tmp_path: Path, policy: SandboxPolicy
 ) -> None:
     sandbox = DockerSandbox(host=f"unix://{tmp_path}/docker.sock")
-    async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", SCRIPT), policy)) as process:
+    async with await AgentProcess(sandbox.wrap(("sh", "-c", SCRIPT), policy)).start() as process:
         assert await anext(process.lines()) == b"up"
         # As where the daemon has a kernel of its own.
         sandbox._containers._busy[0].groups.clear()

@@ -79,7 +79,7 @@ async def first_line(process: AgentProcess) -> str:
 
 async def test_a_fork_bomb_is_held_and_gone_at_the_end(tmp_path: Path) -> None:
     limiter = grouped("pids", limits=ResourceLimits(processes=40))
-    async with await AgentProcess.spawn(launch((PYTHON, "-c", BOMB), tmp_path, limiter)) as process:
+    async with await AgentProcess(launch((PYTHON, "-c", BOMB), tmp_path, limiter)).start() as process:
         assert int(await first_line(process)) < 40
         assert "40 processes (sandbox.processes)" in process.limit_hit
         [group] = {path for path in groups_left() if (path / "pids.max").exists()}
@@ -99,7 +99,7 @@ async def test_a_bomb_that_never_stops_forking_is_ended_in_time(git_repo: Path, 
     sandbox = AgentSandbox(BwrapSandbox() if walls else as_it_is(), limiter)
     policy = SandboxPolicy(workdir=git_repo, home=git_repo.parent / "home", env={"PATH": "/usr/bin:/bin"})
     bomb = "exec 2>&1; b() { b | b & }; while :; do b; done"
-    process = await AgentProcess.spawn(sandbox.wrap(("/bin/bash", "-c", bomb), policy))
+    process = await AgentProcess(sandbox.wrap(("/bin/bash", "-c", bomb), policy)).start()
     assert "fork" in await first_line(process)
     before = time.monotonic()
     await process.stop(eof_s=0.3)
@@ -114,7 +114,7 @@ async def test_a_fork_bomb_is_held_where_there_are_only_rlimits(tmp_path: Path, 
     sandbox = AgentSandbox(BwrapSandbox(), limiter)
     policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
     bomb = "for i in $(seq 200); do sleep 300 & echo $i; done; wait"
-    async with await AgentProcess.spawn(sandbox.wrap(("/bin/sh", "-c", bomb), policy)) as process:
+    async with await AgentProcess(sandbox.wrap(("/bin/sh", "-c", bomb), policy)).start() as process:
         lines = await said(process)
         assert "ork" in (wrote := await process.last_words()), wrote
         assert 20 < len(lines) < 40
@@ -122,7 +122,7 @@ async def test_a_fork_bomb_is_held_where_there_are_only_rlimits(tmp_path: Path, 
 
 async def test_a_memory_hog_is_killed_and_the_reason_is_known(tmp_path: Path) -> None:
     limiter = grouped("memory", limits=ResourceLimits(memory_bytes=64 * MB))
-    async with await AgentProcess.spawn(launch((PYTHON, "-c", HOG), tmp_path, limiter)) as process:
+    async with await AgentProcess(launch((PYTHON, "-c", HOG), tmp_path, limiter)).start() as process:
         assert await said(process) == []
         assert await process.wait() == -9
         assert "64 MB of memory (sandbox.memoryMb)" in process.limit_hit
@@ -131,7 +131,7 @@ async def test_a_memory_hog_is_killed_and_the_reason_is_known(tmp_path: Path) ->
 
 async def test_memory_is_held_for_each_process_where_there_are_only_rlimits(tmp_path: Path) -> None:
     limiter = Limiter(ResourceLimits(memory_bytes=64 * MB))
-    async with await AgentProcess.spawn(launch((PYTHON, "-c", HOG), tmp_path, limiter)) as process:
+    async with await AgentProcess(launch((PYTHON, "-c", HOG), tmp_path, limiter)).start() as process:
         assert await said(process) == []
         assert await process.wait() == 1
         assert "MemoryError" in await process.last_words()
@@ -145,7 +145,7 @@ async def test_no_private_directory_holds_more_than_the_memory_there_is(
     sandbox = AgentSandbox(BwrapSandbox(), Limiter(ResourceLimits(memory_bytes=16 * MB)))
     policy = SandboxPolicy(workdir=git_repo, home=tmp_path / "home", env={"PATH": "/usr/bin:/bin"})
     fill = 'for d in /tmp /var/tmp /run /dev/shm "$HOME"; do head -c 32M /dev/zero > $d/x; wc -c < $d/x; done; > /dev/x'
-    async with await AgentProcess.spawn(sandbox.wrap(("/bin/sh", "-c", fill), policy)) as process:
+    async with await AgentProcess(sandbox.wrap(("/bin/sh", "-c", fill), policy)).start() as process:
         assert await said(process) == [str(16 * MB)] * 5
         assert await process.wait() != 0
 
@@ -154,7 +154,7 @@ async def test_no_private_directory_holds_more_than_the_memory_there_is(
 async def test_a_file_of_100_gigabytes_stops_at_the_limit(tmp_path: Path, limiter: type[Limiter]) -> None:
     argv = ("dd", "if=/dev/zero", f"of={tmp_path}/huge", "bs=1M", "count=102400")
     started = launch(argv, tmp_path, limiter(ResourceLimits(file_bytes=4 * MB)))
-    async with await AgentProcess.spawn(started) as process:
+    async with await AgentProcess(started).start() as process:
         await said(process)
         assert await process.wait() != 0
     assert (tmp_path / "huge").stat().st_size == 4 * MB
@@ -163,7 +163,7 @@ async def test_a_file_of_100_gigabytes_stops_at_the_limit(tmp_path: Path, limite
 async def test_a_busy_loop_gets_its_share_of_processor_time(tmp_path: Path) -> None:
     limiter = grouped("cpu", limits=ResourceLimits(cpus=0.2))
     spin = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
-    async with await AgentProcess.spawn(launch((PYTHON, "-c", spin), tmp_path, limiter)) as process:
+    async with await AgentProcess(launch((PYTHON, "-c", spin), tmp_path, limiter)).start() as process:
         assert float(await first_line(process)) < 1.0
 
 
@@ -173,7 +173,7 @@ async def test_what_is_within_its_limits_does_not_notice_them(tmp_path: Path) ->
     started = Launch(
         ("/bin/sh", "-c", 'echo "$ONE"; pwd; read x; exit $x'), env, tmp_path, Limiter.detect(limits).enclose
     )
-    async with await AgentProcess.spawn(started) as process:
+    async with await AgentProcess(started).start() as process:
         await process.write_line(b"7")
         assert await said(process) == ["a b", str(tmp_path)]
         assert await process.wait() == 7
@@ -184,7 +184,7 @@ async def test_what_is_within_its_limits_does_not_notice_them(tmp_path: Path) ->
 async def test_a_missing_program_is_told_and_leaves_no_group(tmp_path: Path) -> None:
     limiter = Limiter.detect(ResourceLimits(processes=9))
     with pytest.raises(AgentUnavailableError, match="cannot start nothing-here"):
-        await AgentProcess.spawn(launch(("/nothing-here",), tmp_path, limiter))
+        await AgentProcess(launch(("/nothing-here",), tmp_path, limiter)).start()
     assert groups_left() == []
 
 
@@ -192,7 +192,7 @@ async def test_nothing_starts_if_the_limits_cannot_be_set(tmp_path: Path) -> Non
     nowhere = Slot(tmp_path / "gone", 2, ("pids",))
     limiter = Limiter(ResourceLimits(processes=9), (nowhere,))
     with pytest.raises(SandboxUnavailableError, match="limits cannot be set"):
-        await AgentProcess.spawn(launch(("/bin/sh", "-c", f"echo > {tmp_path}/ran"), tmp_path, limiter))
+        await AgentProcess(launch(("/bin/sh", "-c", f"echo > {tmp_path}/ran"), tmp_path, limiter)).start()
     assert not (tmp_path / "ran").exists()
 
 

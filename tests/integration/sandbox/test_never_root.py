@@ -66,7 +66,7 @@ async def test_the_kernel_knows_it_as_the_owner_without_groups_or_powers(
     os.chown(policy.workdir, OWNER, 0)  # a group of root's is not taken along
     mark = secrets.token_hex(8)
     launch = sandbox.wrap(("sh", "-c", f"echo up; cat; : {mark}"), policy)
-    async with await AgentProcess.spawn(launch) as process:
+    async with await AgentProcess(launch).start() as process:
         assert await anext(process.lines()) == b"up"
         seen = statuses(mark)
     for status in seen:

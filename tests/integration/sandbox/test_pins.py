@@ -69,7 +69,7 @@ def git(repo: Path, *words: str) -> None:
 async def test_a_program_that_lost_its_walls_is_ended_and_told_why(
     sandbox: Sandbox, policy: SandboxPolicy, argv: tuple[str, ...]
 ) -> None:
-    async with await AgentProcess.spawn(sandbox.wrap(argv, policy)) as process:
+    async with await AgentProcess(sandbox.wrap(argv, policy)).start() as process:
         assert await anext(process.lines()) == b"up"
         git(policy.workdir, "config", "user.name", "somebody")
         assert await process.wait() != 0
@@ -99,7 +99,7 @@ async def test_so_it_is_where_the_system_has_no_watches_left(
     launch = sandbox.wrap(WAITS, policy)
     assert isinstance(launch.guard, partial)
     launch = replace(launch, guard=partial(Watcher(polls=True).hold, *launch.guard.args))
-    async with await AgentProcess.spawn(launch) as process:
+    async with await AgentProcess(launch).start() as process:
         assert await anext(process.lines()) == b"up"
         replaced(policy.workdir / ".git" / "config")
         assert await process.wait() != 0
@@ -109,7 +109,7 @@ async def test_so_it_is_where_the_system_has_no_watches_left(
 
 async def test_so_is_one_at_a_terminal(sandbox: Sandbox, policy: SandboxPolicy) -> None:
     launch = sandbox.wrap(WAITS, replace(policy, own_terminal=True))
-    async with await PtyProcess.spawn(launch, lambda *_: None) as process:
+    async with await PtyProcess(launch, lambda *_: None).start() as process:
         await process.output.wait()
         (policy.workdir / ".git" / "hooks").rename(policy.workdir / ".git" / "hooks2")
         await process.ended.wait()
@@ -121,7 +121,7 @@ async def test_what_people_do_otherwise_with_git_stops_nobody(
 ) -> None:
     tree = tmp_path / "tree"
     git(policy.workdir, "worktree", "add", "-q", str(tree))
-    async with await AgentProcess.spawn(sandbox.wrap(("sh", "-c", "echo up; cat"), policy)) as process:
+    async with await AgentProcess(sandbox.wrap(("sh", "-c", "echo up; cat"), policy)).start() as process:
         lines = process.lines()
         assert await anext(lines) == b"up"
         identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")

@@ -67,7 +67,7 @@ async def running(sandbox: Sandbox, repo: Path, *argv: str) -> AsyncIterator[Ter
     policy = SandboxPolicy(workdir=repo, home=home, env=env, own_terminal=True)
     terminal = Terminal()
     launch = sandbox.wrap((*this_system().restores_signals, *argv), policy)
-    async with await PtyProcess.spawn(launch, terminal.take, terminal.record) as process:
+    async with await PtyProcess(launch, terminal.take, terminal.record).start() as process:
         terminal.process = process
         yield terminal
 
@@ -169,7 +169,7 @@ async def test_a_program_that_does_not_read_is_told_apart(git_repo: Path) -> Non
 async def test_a_program_that_is_not_there_is_said(git_repo: Path) -> None:
     launch = Launch(("/nowhere/at/all",), {"PATH": "/usr/bin:/bin"}, git_repo / "missing")
     with pytest.raises(AgentUnavailableError, match="cannot start all"):
-        await PtyProcess.spawn(launch, lambda _data, _returns: None)
+        await PtyProcess(launch, lambda _data, _returns: None).start()
 
 
 def survivors() -> list[str]:

@@ -87,7 +87,7 @@ class HeadlessBackend(TurnBackend[HeadlessTurn]):
             )
             policy = self._around.policy(turn, access, env, kept, found.readable)
             launch = self._context.sandbox.wrap(ours.argv, policy)
-            async with await AgentProcess.spawn(launch, record=record.write) as process:
+            async with await AgentProcess(launch, record=record.write).start() as process:
                 yield Started(session if remembers(rule) else FORGETFUL)
                 self._live[turn.turn_id] = HeadlessTurn(process)
                 async with aclosing(self._spoken(turn, process, ours)) as events:

@@ -15,12 +15,11 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import ClassVar, Self
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.system import this_system
@@ -28,40 +27,77 @@ from codebutler_worker.sandbox.common import Enclosure, Launch, owned_name, owne
 from codebutler_worker.sandbox.pins import PinHold
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """How a launch is actually executed, and how the program is identified afterwards."""
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    mark: str
-    enclosure: Enclosure | None
-    held: PinHold | None = None
-    ends_whole: bool = False
-
-
+@dataclass(eq=False, repr=False)
 class Program(ABC):
-    """A running program. Leaving its block ends it and all its children that can still be found.
+    """An external program: ``async with await AgentProcess(launch).start() as process``. Leaving its block ends it and
+    all its children that can still be found.
 
     ``pid``: the one outside; inside a sandbox it has a different one. ``container``: the name of the container that it
     runs in, "" if none. ``end_signals`` ask it to end.
     """
 
-    end_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
+    end_signals: ClassVar[tuple[signal.Signals, ...]] = (signal.SIGTERM,)
 
-    def __init__(self, process: Process, execution: Execution) -> None:
-        self.pid = process.pid
-        self.container = "" if execution.enclosure is None else execution.enclosure.container
-        self._process = process
-        self._execution = execution
-        self._limit_hit = ""
-        self._exit = asyncio.create_task(process.wait(), name=f"exit:{self.pid}")
-        self._ending: asyncio.Task[None] | None = None
-        self._kills: list[asyncio.Task[None]] = []
-        if execution.held is not None:
-            execution.held.gone = self._unprotected
-            if execution.held.lifted:  # while it started
-                self._unprotected(execution.held.lifted)
+    launch: Launch
+    pid: int = field(default=0, init=False)
+    container: str = field(default="", init=False)
+    _mark: str = field(default_factory=owned_name, init=False)
+    _enclosure: Enclosure | None = field(default=None, init=False)
+    _held: PinHold | None = field(default=None, init=False)
+    _process: Process = field(init=False)
+    _exit: asyncio.Task[int] = field(init=False)
+    _limit_hit: str = field(default="", init=False)
+    _ending: asyncio.Task[None] | None = field(default=None, init=False)
+    _kills: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+
+    async def start(self) -> Self:
+        """Start it, once. Raises AgentUnavailableError if it cannot be executed, and SandboxUnavailableError if its
+        limits cannot be set. Only from the main thread: a parent-death signal is tied to the thread that started the
+        program."""
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("agents can be started from the main thread only")
+        starting = asyncio.create_task(self._start(), name=f"start:{self.launch.argv[0]}")
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A start cannot be undone half-way: nobody would own its pipes. Complete it, then end the program.
+            await starting
+            await self.stop()
+            raise
+        return self
+
+    async def _start(self) -> None:
+        launch = self.launch
+        argv = launch.argv
+        # First of all: a file replaced while the sandbox is set up has lost its protection too.
+        self._held = None if launch.guard is None else launch.guard()
+        try:
+            if launch.enclose is not None:
+                # In an enclosure a shell starts the program, and would report a missing one only on stderr.
+                if shutil.which(argv[0], path=launch.env.get("PATH", os.defpath)) is None:
+                    raise AgentUnavailableError(f"cannot start {Path(argv[0]).name}: no such program")
+                self._enclosure, argv = await launch.enclose(argv)
+            self._process = await self._execute(argv, {**launch.env, MARK: self._mark})
+        except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
+            if self._enclosure is not None:
+                await self._enclosure.close()
+            if self._held is not None:
+                self._held.watcher.release(self._held)
+            if not isinstance(error, OSError):
+                raise
+            name = Path(launch.argv[0]).name
+            raise AgentUnavailableError(f"cannot start {name}: {error.strerror}") from error
+        self.pid = self._process.pid
+        self.container = "" if self._enclosure is None else self._enclosure.container
+        self._exit = asyncio.create_task(self._process.wait(), name=f"exit:{self.pid}")
+        if self._held is not None:
+            self._held.gone = self._unprotected
+            if self._held.lifted:  # while it started
+                self._unprotected(self._held.lifted)
+
+    @abstractmethod
+    async def _execute(self, argv: tuple[str, ...], env: dict[str, str]) -> Process:
+        """Execute ``argv`` as the leader of its own session, and begin to read its output. Raises OSError."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,9 +113,9 @@ class Program(ABC):
     @property
     def limit_hit(self) -> str:
         """One line about the limit that the program or a child has reached so far, empty if none."""
-        if self._ending is not None or self._limit_hit or self._execution.enclosure is None:
+        if self._ending is not None or self._limit_hit or self._enclosure is None:
             return self._limit_hit
-        return self._execution.enclosure.limit_reached()
+        return self._enclosure.limit_reached()
 
     async def wait(self, within_s: float | None = None) -> int | None:
         """The exit code, once the program has ended by itself; None if it does not end ``within_s`` (None: forever)."""
@@ -96,7 +132,7 @@ class Program(ABC):
         await asyncio.shield(self._ending)
 
     async def _end(self, eof_s: float, term_s: float) -> None:
-        enclosure, is_whole = self._execution.enclosure, self._execution.ends_whole
+        is_whole = self.launch.ends_whole
         family: dict[int, str] = {}
         if self._process.returncode is None:
             # Children without our mark can be found only as long as the program lives.
@@ -114,15 +150,15 @@ class Program(ABC):
                 family |= await descendants(self.pid)
             self._signal(signal.SIGKILL)
             marks = await asyncio.to_thread(this_system().carrying, MARK)
-            family |= {pid: started for pid, (started, mark) in marks.items() if mark == self._execution.mark}
+            family |= {pid: started for pid, (started, mark) in marks.items() if mark == self._mark}
             await kill_leftovers(family)
             await asyncio.wait({self._exit}, timeout=1.0)
         await asyncio.gather(*self._kills, return_exceptions=True)
-        if enclosure is not None:
-            self._limit_hit = self._limit_hit or enclosure.limit_reached()
-            await enclosure.close()  # kills whatever is left inside
-        if self._execution.held is not None:
-            self._execution.held.watcher.release(self._execution.held)
+        if self._enclosure is not None:
+            self._limit_hit = self._limit_hit or self._enclosure.limit_reached()
+            await self._enclosure.close()  # kills whatever is left inside
+        if self._held is not None:
+            self._held.watcher.release(self._held)
         await self._close()
 
     @abstractmethod
@@ -133,8 +169,8 @@ class Program(ABC):
         """Others are no longer protected from it: kill it now; ``why`` becomes the reason shown."""
         self._limit_hit = why
         self._signal(signal.SIGKILL)
-        if self._execution.enclosure is not None:
-            kill_all = self._execution.enclosure.kill_all()
+        if self._enclosure is not None:
+            kill_all = self._enclosure.kill_all()
             self._kills.append(asyncio.create_task(kill_all, name=f"kill_all:{self.pid}"))
 
     def _signal(self, number: signal.Signals) -> None:
@@ -147,53 +183,6 @@ class Program(ABC):
                 return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-
-
-P = TypeVar("P", bound=Program)
-
-
-async def completed_start(start: Coroutine[Any, Any, P], name: str) -> P:
-    """Await ``start`` and return its program. Raises what ``start`` raises.
-
-    Only from the main thread: a parent-death signal is tied to the thread that started the program.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        start.close()
-        raise RuntimeError("agents can be started from the main thread only")
-    starting = asyncio.create_task(start, name=f"start:{name}")
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # A start cannot be undone half-way: nobody would own its pipes. Complete it, then end the program.
-        async with await starting:
-            raise
-
-
-@asynccontextmanager
-async def prepared(launch: Launch) -> AsyncIterator[Execution]:
-    """What to execute for ``launch``, inside this block.
-
-    Raises AgentUnavailableError if that cannot be executed, and SandboxUnavailableError if its limits cannot be set.
-    """
-    # First of all: a file replaced while the sandbox is set up has lost its protection too.
-    held = None if launch.guard is None else launch.guard()
-    enclosure: Enclosure | None = None
-    argv, mark = launch.argv, owned_name()
-    try:
-        if launch.enclose is not None:
-            # In an enclosure a shell starts the program, and would report a missing one only on stderr.
-            if shutil.which(launch.argv[0], path=launch.env.get("PATH", os.defpath)) is None:
-                raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: no such program")
-            enclosure, argv = await launch.enclose(launch.argv)
-        yield Execution(argv, {**launch.env, MARK: mark}, mark, enclosure, held, launch.ends_whole)
-    except (OSError, AgentUnavailableError, SandboxUnavailableError) as error:
-        if enclosure is not None:
-            await enclosure.close()
-        if held is not None:
-            held.watcher.release(held)
-        if not isinstance(error, OSError):
-            raise
-        raise AgentUnavailableError(f"cannot start {Path(launch.argv[0]).name}: {error.strerror}") from error
 
 
 MARK = "CODEBUTLER_AGENT_ID"
@@ -245,53 +234,36 @@ Record = Callable[[bytes], None]
 """Receives the raw output of a program."""
 
 
+@dataclass(eq=False, repr=False)
 class AgentProcess(Program):
-    """A running program: ``async with await AgentProcess.spawn(launch) as process``."""
+    """A program that is driven by lines. ``record`` is called with all its output in a thread, before anything else
+    reads it; ``has_input``: something will be written to its stdin."""
 
-    _transport: asyncio.SubprocessTransport
-    _limit_bytes: int
-    _record: Record | None
-    _stderr: bytearray
-    _stderr_task: asyncio.Task[None]
+    limit_bytes: int = LINE_LIMIT_BYTES
+    record: Record | None = None
+    has_input: bool = True
+    _stderr: bytearray = field(default_factory=bytearray, init=False)
+    _stderr_task: asyncio.Task[None] = field(init=False)
+    _transport: asyncio.SubprocessTransport = field(init=False)
 
-    @classmethod
-    async def spawn(
-        cls,
-        launch: Launch,
-        limit_bytes: int = LINE_LIMIT_BYTES,
-        record: Record | None = None,
-        *,
-        has_input: bool = True,
-    ) -> Self:
-        """Start ``launch``; ``record`` is called with all its output in a thread, before anything else reads it.
-        ``has_input``: something will be written to its stdin.
-
-        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits cannot
-        be set. Only from the main thread.
-        """
-        return await completed_start(
-            cls._start(launch, limit_bytes, record, PIPE if has_input else DEVNULL), launch.argv[0]
-        )
-
-    @classmethod
-    async def _start(cls, launch: Launch, limit_bytes: int, record: Record | None, stdin: int) -> Self:
+    async def _execute(self, argv: tuple[str, ...], env: dict[str, str]) -> Process:
         loop = asyncio.get_running_loop()
-        async with prepared(launch) as execution:
-            transport, protocol = await loop.subprocess_exec(
-                partial(SubprocessStreamProtocol, limit=READ_BYTES, loop=loop),
-                *execution.argv,
-                stdin=stdin,
-                stdout=PIPE,
-                stderr=PIPE,
-                cwd=launch.cwd,
-                env=execution.env,
-                start_new_session=True,
-            )
-        program = cls(Process(transport, protocol, loop), execution)
-        program._transport, program._limit_bytes, program._record = transport, limit_bytes, record
-        program._stderr = bytearray()
-        program._stderr_task = asyncio.create_task(program._read_stderr(), name=f"stderr:{program.pid}")
-        return program
+        self._transport, protocol = await loop.subprocess_exec(
+            partial(SubprocessStreamProtocol, limit=READ_BYTES, loop=loop),
+            *argv,
+            stdin=PIPE if self.has_input else DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=self.launch.cwd,
+            env=env,
+            start_new_session=True,
+        )
+        process = Process(self._transport, protocol, loop)
+        assert process.stderr is not None
+        self._stderr_task = asyncio.create_task(
+            self._read_stderr(process.stderr), name=f"stderr:{process.pid}"
+        )
+        return process
 
     async def last_words(self, within_s: float = 1.0) -> str:
         """The last 8 KB that the program wrote to stderr, once that is closed, or after ``within_s``."""
@@ -319,8 +291,8 @@ class AgentProcess(Program):
         assert self._process.stdout is not None
         line, is_dropped = bytearray(), False
         while chunk := await self._process.stdout.read(READ_BYTES):
-            if self._record is not None:
-                await asyncio.to_thread(self._record, chunk)
+            if self.record is not None:
+                await asyncio.to_thread(self.record, chunk)
             for number, part in enumerate(chunk.split(b"\n")):
                 if number > 0:  # a newline came before it
                     if not is_dropped:
@@ -328,7 +300,7 @@ class AgentProcess(Program):
                     line.clear()
                     is_dropped = False
                 line += part
-                is_dropped = is_dropped or len(line) > self._limit_bytes
+                is_dropped = is_dropped or len(line) > self.limit_bytes
                 if is_dropped:
                     line.clear()
         if line:
@@ -339,11 +311,10 @@ class AgentProcess(Program):
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
-    async def _read_stderr(self) -> None:
-        assert self._process.stderr is not None
-        while chunk := await self._process.stderr.read(READ_BYTES):
-            if self._record is not None:
-                await asyncio.to_thread(self._record, chunk)
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
+        while chunk := await stderr.read(READ_BYTES):
+            if self.record is not None:
+                await asyncio.to_thread(self.record, chunk)
             self._stderr += chunk
             del self._stderr[:-STDERR_TAIL_BYTES]
 
@@ -376,7 +347,7 @@ async def run_to_end(
     """
     lines: list[bytes] = []
     size, code, cut = 0, None, False
-    process = await AgentProcess.spawn(launch, record=record, has_input=bool(stdin))
+    process = await AgentProcess(launch, record=record, has_input=bool(stdin)).start()
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):

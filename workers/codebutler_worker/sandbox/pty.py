@@ -20,11 +20,10 @@ import threading
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
-from typing import Self
+from dataclasses import dataclass, field
 
-from codebutler_worker.sandbox.common import Launch
 from codebutler_worker.sandbox.limits import SHELL
-from codebutler_worker.sandbox.process import Execution, Program, completed_start, prepared
+from codebutler_worker.sandbox.process import Program
 
 # Reading a terminal's output piece by piece; each piece is recorded first.
 #
@@ -108,60 +107,51 @@ Sink = Callable[[bytes, bool], None]
 ATTACH = 'trap "" INT QUIT TSTP; exec "$@" <>"$0" >&0 2>&0'
 
 
+@dataclass(eq=False, repr=False)
 class PtyProcess(Program):
-    """A running program: ``async with await PtyProcess.spawn(launch, sink) as process``. To end it we hang up."""
+    """A program on a terminal. ``sink`` gets its output from a thread, after ``record`` has had every byte of it.
+    ``typed``: a few bytes of input that are in the terminal before the program starts. To end it we hang up."""
 
     end_signals = (signal.SIGHUP, signal.SIGCONT)
 
-    def __init__(
-        self, process: Process, execution: Execution, terminal: tuple[int, int], sink: Sink, record: Record
-    ) -> None:
-        super().__init__(process, execution)
-        self.ended = asyncio.Event()
-        self.output = asyncio.Event()
-        self._master, self._slave = terminal
-        self._sink = sink
-        self._record = record
-        self._closing = False
+    sink: Sink
+    record: Record = unrecorded
+    typed: bytes = b""
+    ended: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    output: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _closing: bool = field(default=False, init=False)
+    _master: int = field(init=False)
+    _slave: int = field(init=False)
+    _loop: asyncio.AbstractEventLoop = field(init=False)
+    _reader: threading.Thread = field(init=False)
+    _watcher: asyncio.Task[None] = field(init=False)
+
+    async def _execute(self, argv: tuple[str, ...], env: dict[str, str]) -> Process:
         self._loop = asyncio.get_running_loop()
+        self._master, self._slave = os.openpty()
+        try:
+            _leave_newlines(self._slave)
+            fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+            os.set_blocking(self._master, False)
+            if self.typed:
+                os.write(self._master, self.typed)
+            process = await asyncio.create_subprocess_exec(
+                *(SHELL, "-c", ATTACH, os.ttyname(self._slave), *argv),
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                cwd=self.launch.cwd,
+                env=env,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(self._master)
+            os.close(self._slave)
+            raise
         self._reader = threading.Thread(target=self._read, name=f"terminal:{process.pid}", daemon=True)
         self._reader.start()
         self._watcher = asyncio.create_task(self._watch(), name=f"watch:{process.pid}")
-
-    @classmethod
-    async def spawn(cls, launch: Launch, sink: Sink, record: Record = unrecorded, typed: bytes = b"") -> Self:
-        """Start ``launch``; ``sink`` gets its output from a thread, after ``record`` has had every byte of it.
-        ``typed``: a few bytes of input that are in the terminal before the program starts.
-
-        Raises AgentUnavailableError if the program cannot be executed, and SandboxUnavailableError if its limits cannot
-        be set. Only from the main thread.
-        """
-        return await completed_start(cls._start(launch, sink, record, typed), launch.argv[0])
-
-    @classmethod
-    async def _start(cls, launch: Launch, sink: Sink, record: Record, typed: bytes) -> Self:
-        async with prepared(launch) as execution:
-            master, slave = os.openpty()
-            try:
-                _leave_newlines(slave)
-                fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-                os.set_blocking(master, False)
-                if typed:
-                    os.write(master, typed)
-                process = await asyncio.create_subprocess_exec(
-                    *(SHELL, "-c", ATTACH, os.ttyname(slave), *execution.argv),
-                    stdin=DEVNULL,
-                    stdout=DEVNULL,
-                    stderr=DEVNULL,
-                    cwd=launch.cwd,
-                    env=execution.env,
-                    start_new_session=True,
-                )
-            except OSError:
-                os.close(master)
-                os.close(slave)
-                raise
-        return cls(process, execution, (master, slave), sink, record)
+        return process
 
     @property
     def hides_typing(self) -> bool:
@@ -196,12 +186,12 @@ class PtyProcess(Program):
         self.output.set()
 
     def _read(self) -> None:
-        reading = TerminalReader(self._master, self._record)
+        reading = TerminalReader(self._master, self.record)
         gives_up_s: float | None = None
         while True:
             data, over = reading.next(POLL_MS)
             if data:
-                self._sink(data, _newline_returns(self._master))
+                self.sink(data, _newline_returns(self._master))
                 self._tell()
             if self._closing:
                 gives_up_s = gives_up_s or time.monotonic() + DRAIN_S

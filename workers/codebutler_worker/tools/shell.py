@@ -130,7 +130,7 @@ class ShellTerminal:
             launch = self._sandbox.wrap(
                 (*this_system().restores_signals, *BASH), access.through(self._policy)
             )
-            process = self._process = await PtyProcess.spawn(launch, self._backlog.push)
+            process = self._process = await PtyProcess(launch, self._backlog.push).start()
         except AgentUnavailableError as error:
             await self.close()
             raise ToolError(str(error)) from error

@@ -59,7 +59,7 @@ class AcpBackend(ProcessBackend["AcpTurn"]):
         await asyncio.to_thread(import_module, "acp")
         from codebutler_worker.agents.acp.turn import AcpTurn
 
-        process = await AgentProcess.spawn(launch, record=record.write)
+        process = await AgentProcess(launch, record=record.write).start()
         prompt = "\n\n".join(filter(None, (request.system_prompt, self._context.network_policy.notice())))
         request = replace(request, system_prompt=prompt)
         return AcpTurn(request, process, access, self._clock, self._limits, self._agent)

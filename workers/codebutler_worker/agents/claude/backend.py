@@ -112,7 +112,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         words = command.argv(self._settings, around.binary, session_id, resume=resume, servers=mcp)
         policy = command.policy(around, request.workdir, session_id, access, service, programs)
         launch = self._context.sandbox.wrap(words, replace(policy, conversation=request.conversation))
-        process = await AgentProcess.spawn(launch, record=record.write)
+        process = await AgentProcess(launch, record=record.write).start()
         translator = ClaudeTranslator(
             request.workdir, Meter(request.cost_before_usd), session_id=session_id, fresh=fresh
         )

@@ -65,7 +65,7 @@ class ShellBackend(TurnBackend[ProgramRun]):
         typed = b"" if interactive else NO_INPUT
         async with (
             await self._context.network_policy.open(turn.workdir) as access,
-            await PtyProcess.spawn(self._launch(turn, text, access), take, record.write, typed) as process,
+            await PtyProcess(self._launch(turn, text, access), take, record.write, typed).start() as process,
         ):
             run = ProgramRun(
                 process, backlog, self._clock, self._pace, interactive=interactive, envelopes=envelopes
