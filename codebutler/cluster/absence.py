@@ -40,7 +40,7 @@ from codebutler.platform.tasks import Tasks
 from codebutler.supervisor.port import Services
 from codebutler.text.markup import plain
 
-LOOK_S = 1.0
+POLL_S = 1.0
 PATIENCE_S = 5.0
 """A shorter silence is not announced: the host may only be restarting."""
 TAKEN_S = 4.0
@@ -129,7 +129,7 @@ class AbsenceNotices:
                 for host in list(self._sent):
                     if self._hosts.is_away(host) and self._hosts.silent_s(host) >= PATIENCE_S:
                         await self._announce_absence(host)
-                await self._clock.sleep(LOOK_S)
+                await self._clock.sleep(POLL_S)
         finally:
             await self._tasks.close(0)
 
@@ -153,7 +153,7 @@ class AbsenceNotices:
 
     async def _announce(self, repo: RepoSettings, event: Event, since: datetime) -> None:
         """Mark each message once, and post once in each thread; one at a time in each repository."""
-        if (place := _notice_thread(event)) is None:
+        if (thread := _notice_thread(event)) is None:
             return
         async with self._locks[repo.name]:
             self._settled_repos.discard(repo.name)
@@ -161,7 +161,7 @@ class AbsenceNotices:
             try:
                 before = await notices.open()
                 await notices.change(
-                    lambda absence: _with_notice(absence, host_in(repo.path), since, place, ref)
+                    lambda absence: _with_notice(absence, host_in(repo.path), since, thread, ref)
                 )
             except StoreError as error:
                 log.warning("could not post that %s is waiting for its host: %s", repo.name, error)
@@ -170,19 +170,19 @@ class AbsenceNotices:
                 await self._send(
                     repo, f"{notices.value.started_text} {ref}", React(target=ref, mark="queued")
                 )
-            if place not in before.lines:
-                await self._post(repo, notices, place, unsure=False)
+            if thread not in before.lines:
+                await self._post(repo, notices, thread, unsure=False)
 
     async def _post(
-        self, repo: RepoSettings, notices: Kept[HostAbsence], place: MessageRef, *, unsure: bool
+        self, repo: RepoSettings, notices: Kept[HostAbsence], thread: MessageRef, *, unsure: bool
     ) -> MessageRef:
         absence = notices.value
         host = plain(absence.host)
         text = f"⏳ Its host {host} has been away since {absence.started_text}. This message waits until it is back."
-        line = Post(message=said(text), thread=place or None)
-        ref = await self._send(repo, f"{absence.started_text} line {place}", line, unsure=unsure)
+        line = Post(message=said(text), thread=thread or None)
+        ref = await self._send(repo, f"{absence.started_text} line {thread}", line, unsure=unsure)
         if ref:
-            await notices.change(lambda absence: replace(absence, lines={**absence.lines, place: ref}))
+            await notices.change(lambda absence: replace(absence, lines={**absence.lines, thread: ref}))
         return ref
 
     async def _settle(self, repo: RepoSettings) -> None:
@@ -196,10 +196,10 @@ class AbsenceNotices:
                 for ref in absence.marked:
                     mark = React(target=ref, mark="queued", remove=True)
                     await self._send(repo, f"{absence.started_text} {ref} off", mark)
-                for place, posted in absence.lines.items():
-                    line = posted or await self._post(repo, notices, place, unsure=True)
+                for thread, posted in absence.lines.items():
+                    line = posted or await self._post(repo, notices, thread, unsure=True)
                     await self._send(
-                        repo, f"{absence.started_text} end {place}", Update(target=line, message=said(text))
+                        repo, f"{absence.started_text} end {thread}", Update(target=line, message=said(text))
                     )
                 await notices.change(lambda _: HostAbsence())
             except StoreError as error:
@@ -236,11 +236,11 @@ def _notice_thread(event: Event) -> MessageRef | None:
 
 
 def _with_notice(
-    absence: HostAbsence, host: str, since: datetime, place: MessageRef, ref: MessageRef
+    absence: HostAbsence, host: str, since: datetime, thread: MessageRef, ref: MessageRef
 ) -> HostAbsence:
     if absence.since is None:
         absence = HostAbsence(host=host, since=since)
     marked = absence.marked
     if ref and ref not in marked and len(marked) < MAX_MARKS:
         marked = (*marked, ref)
-    return replace(absence, lines={place: NOWHERE, **absence.lines}, marked=marked)
+    return replace(absence, lines={thread: NOWHERE, **absence.lines}, marked=marked)

@@ -28,7 +28,7 @@ from codebutler.domain.errors import CodeButlerError
 
 READ_S = 10.0
 """How long reading a whole bucket may take."""
-LOOK_S = 0.05
+POLL_S = 0.05
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class KeyBucket:
                     if any(revision >= after for _, _, revision in found):
                         found.sort(key=lambda each: each[2])
                         return {key: value for key, value, _ in found if value is not None}
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(POLL_S)
         except (NatsError, OSError, TimeoutError) as error:
             raise BusError(str(error)) from error
 

@@ -334,7 +334,8 @@ class Bus:
         while True:
             await floods.has_new_blocks.wait()
             while floods.has_new_blocks.is_set():
-                others = floods.take_allowed()
+                floods.has_new_blocks.clear()
+                others = floods.allowed_subjects()
                 log.warning(FLOOD.format(BLOCK_S, ", ".join(floods.blocked)))
                 await self._until_done(partial(subscriptions.replace, others))
                 await wait_for(self.clock, floods.has_new_blocks, BLOCK_S)

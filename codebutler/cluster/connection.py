@@ -293,9 +293,8 @@ class FloodGuard:
         self.has_new_blocks.set()
         return False
 
-    def take_allowed(self) -> list[str]:
+    def allowed_subjects(self) -> list[str]:
         """The subjects to listen to meanwhile."""
-        self.has_new_blocks.clear()
         return sorted(set(self._known_subjects()) - self._blocked)
 
     @property

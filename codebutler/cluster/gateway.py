@@ -70,7 +70,7 @@ from codebutler.supervisor.workers import ClusterRow, Mover
 MAX_IN_BYTES = 2**28
 ASK_S = 65.0
 PREPARED_AT_ONCE = 16
-BEGIN_S = 5.0
+LEASE_WAIT_S = 5.0
 STATUS_S = 1.0
 
 log = logging.getLogger("codebutler.cluster")
@@ -291,7 +291,7 @@ class HostWorkers:
                 await self._prepare(host, remote.repo.name)
                 prepared = host
             while not self._epochs.is_held:
-                await self._clock.sleep(BEGIN_S)  # anything sent now would be refused
+                await self._clock.sleep(LEASE_WAIT_S)  # anything sent now would be refused
             try:
                 event = await self._absence.reclassify(remote.repo, entry.event)
                 await self._publish(remote, dataclasses.replace(entry, event=event))

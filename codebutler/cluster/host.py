@@ -50,7 +50,7 @@ HEARTBEAT_S = 2.0
 UNANSWERED = 3
 """After this many beats without an answer we try another server: ours may be cut off from the gateway."""
 REFRESH_S = 10.0
-LOOK_S = 0.2
+POLL_S = 0.2
 ANSWERS_AT_ONCE = 64
 
 log = logging.getLogger("codebutler.cluster")
@@ -225,7 +225,7 @@ class HostLink:
                 async with beside(delivered.keep_claimed(), name="working"):
                     while self._clock.boottime() >= self._lease.valid_until_s:
                         # we may have slept: another process may be this host now
-                        await self._clock.sleep(LOOK_S)
+                        await self._clock.sleep(POLL_S)
                     message = self._decode(delivered)
                     try:
                         if isinstance(message, EventForHost) and message.repo == name:

@@ -21,7 +21,7 @@ from codebutler.domain.errors import CodeButlerError, StoreError
 
 LEADER_TTL_S = 6.0
 RENEW_S = 1.5
-LOOK_S = 1.0
+POLL_S = 1.0
 MARGIN_S = 1.0
 UNANSWERED = 2
 """After this many unanswered requests we try another server: ours may be cut off from the others."""
@@ -62,7 +62,7 @@ class Leadership:
                 return cls(bus, await bus.bucket(LEADER_BUCKET, ttl_s), instance, clock, ttl_s)
             except BusError:
                 await bus.reconnect()
-                await clock.sleep(LOOK_S)
+                await clock.sleep(POLL_S)
 
     @property
     def is_held(self) -> bool:
@@ -86,7 +86,7 @@ class Leadership:
             except BusError:
                 if attempt % UNANSWERED == 0:
                     await self._reconnect()
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_S)
 
     async def renew_until_lost(self) -> None:
         """Renew it until that fails for too long. Always raises LeaseLostError."""

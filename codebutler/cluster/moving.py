@@ -29,7 +29,7 @@ from codebutler.cluster.connection import connected_client
 from codebutler.cluster.fleet import Fleet, HostedRepo
 from codebutler.cluster.health import read_streams
 from codebutler.cluster.host import HEARTBEAT_S
-from codebutler.cluster.leases import LOOK_S, Epochs
+from codebutler.cluster.leases import POLL_S, Epochs
 from codebutler.cluster.membership import (
     GATEWAY,
     LEADER_BUCKET,
@@ -53,7 +53,7 @@ from codebutler.supervisor.port import Services
 from codebutler.supervisor.workers import Mover
 
 WORKERS_BEAT_S = 5.0
-QUIET_S = WORKERS_BEAT_S + HEARTBEAT_S + LOOK_S
+QUIET_PERIOD_S = WORKERS_BEAT_S + HEARTBEAT_S + POLL_S
 """The longest time until we learn that a worker has stored an event: through its own report and its host's."""
 
 log = logging.getLogger("codebutler.cluster")
@@ -93,7 +93,7 @@ class HostMoves:
 
     async def _wait_sent(self, name: str) -> None:
         while self._remote(name).sending_count:
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_S)
 
     async def _wait_quiet(self, name: str) -> None:
         """Wait until the repository stays quiet for QUIET_S: the host's report on its worker is some seconds old."""
@@ -104,9 +104,9 @@ class HostMoves:
                 quiet_since_s = None
             elif quiet_since_s is None:
                 quiet_since_s = now_s
-            elif now_s - quiet_since_s >= QUIET_S:
+            elif now_s - quiet_since_s >= QUIET_PERIOD_S:
                 return
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_S)
 
     async def _is_quiet(self, remote: HostedRepo) -> bool:
         """Whether nothing is on its way to the worker or from it, and it has nothing to do."""
@@ -136,7 +136,7 @@ class HostMoves:
         """Move the untaken events to the new host. The old host takes none once it knows that the repository is no
         longer its own. Nor does a silent host, whose lease has ended: it is fenced, however late it wakes."""
         while not self._is_released(name, old):
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_S)
         remote = self._remote(name)
         stream, subject = stream_in(old), events_to(old, name)
         await self._prepare(remote.host, name)

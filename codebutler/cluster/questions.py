@@ -241,7 +241,7 @@ def assignment_digest(repos: tuple[RepoSettings, ...]) -> str:
 
 
 MAX_OUT_BYTES = 2**28
-AT_ONCE = 16
+CALLS_AT_ONCE = 16
 
 
 class HostCalls:
@@ -278,7 +278,7 @@ class HostCalls:
         await self._bus.ensure_stream(stream, calls_of(self._host, ">"), MAX_OUT_BYTES)
         await self._bus.ensure_consumer(stream, GATEWAY, calls_of(self._host, ">"), IN_FLIGHT)
         try:
-            async with aclosing(self._bus.consume(stream, GATEWAY, AT_ONCE)) as messages:
+            async with aclosing(self._bus.consume(stream, GATEWAY, CALLS_AT_ONCE)) as messages:
                 async for delivered in messages:
                     if delivered.seq not in self._handling:
                         self._handling.add(delivered.seq)

@@ -15,7 +15,7 @@ from codebutler.cluster.bus import Bus
 from codebutler.cluster.gateway import HostWorkers
 from codebutler.cluster.journal import MAX_ACCEPTED_BYTES, GatewayJournal
 from codebutler.cluster.leases import (
-    LOOK_S,
+    POLL_S,
     RENEW_S,
     Epochs,
     HostLeases,
@@ -157,7 +157,7 @@ async def _alive(leadership: Leadership, clock: Clock) -> None:
     """Show the lease that this event loop still runs, until cancelled."""
     while True:
         leadership.report_alive()
-        await clock.sleep(LOOK_S)
+        await clock.sleep(POLL_S)
 
 
 async def keep_connected(bus: Bus, leadership: Leadership, clock: Clock) -> None:
