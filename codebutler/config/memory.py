@@ -122,7 +122,7 @@ def visible(text: str) -> str:
     return "\n".join("".join(char for char in line if not _is_hidden(char)) for line in text.splitlines())
 
 
-def suspicion(line: str) -> str:
+def suspicious_words(line: str) -> str:
     """Why a person should check the line before it is kept: the suspicious words; "" if there are none."""
     found = _INSTRUCTION.search(unicodedata.normalize("NFKC", line))
     return found[0].strip()[:60] if found else ""

@@ -46,7 +46,7 @@ ANY_AGENT: Prefixes = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """What an action requires besides being one of ``allowedUsers``. ``rule``: if there are ``authorization.rules``,
     one that allows the channel or, with "agent", the channel and the agent. ``patterns``: the configuration's patterns
     must allow a shell's text. ``own``: only the author. ``named``: only those in ``authorization.mayLoosen``.
@@ -60,27 +60,27 @@ class Needs:
     what: str = ""
 
 
-ACTIONS: Mapping[Action, Needs] = MappingProxyType(
+ACTIONS: Mapping[Action, Requirements] = MappingProxyType(
     {
-        "see": Needs(),
-        "command": Needs(),
-        "press": Needs(),
-        "retract": Needs(),
-        "ask": Needs("agent", patterns=True),
-        "skill": Needs("agent"),
-        "decide": Needs("agent"),
-        "answer": Needs("agent"),
-        "type": Needs("agent", patterns=True),
-        "continue": Needs("agent"),
-        "undo": Needs("agent"),
-        "commit": Needs("agent"),
-        "merge": Needs("agent"),
-        "loosen": Needs("agent", named=True),
-        "remember": Needs("agent", what="decide about the memory"),
-        "push": Needs("agent", what="push from here"),
-        "move": Needs("agent", what="move it to another host"),
-        "new": Needs("", listed=True),
-        "amend": Needs("", own=True),
+        "see": Requirements(),
+        "command": Requirements(),
+        "press": Requirements(),
+        "retract": Requirements(),
+        "ask": Requirements("agent", patterns=True),
+        "skill": Requirements("agent"),
+        "decide": Requirements("agent"),
+        "answer": Requirements("agent"),
+        "type": Requirements("agent", patterns=True),
+        "continue": Requirements("agent"),
+        "undo": Requirements("agent"),
+        "commit": Requirements("agent"),
+        "merge": Requirements("agent"),
+        "loosen": Requirements("agent", named=True),
+        "remember": Requirements("agent", what="decide about the memory"),
+        "push": Requirements("agent", what="push from here"),
+        "move": Requirements("agent", what="move it to another host"),
+        "new": Requirements("", listed=True),
+        "amend": Requirements("", own=True),
     }
 )
 
@@ -178,7 +178,7 @@ def decide_request(config: Config, event: Event, request: Request) -> Decision:
     return may(person, action, Where(config, channel, prefixes))
 
 
-def pushing(config: Config, channel: ConversationRef) -> Where:
+def push_place(config: Config, channel: ConversationRef) -> Where:
     """The place of a push: rules name that like an agent's prefix."""
     return Where(config, channel, ("push",))
 
@@ -193,7 +193,7 @@ def _may_loosen(user: PersonRef, config: Config) -> bool:
     return "*" in people or user in people
 
 
-def _matches(rule: AuthorizationRule, user: PersonRef, needs: Needs, place: Where) -> bool:
+def _matches(rule: AuthorizationRule, user: PersonRef, needs: Requirements, place: Where) -> bool:
     return (
         place.channel in rule.channels
         and ("*" in rule.users or user in rule.users)
@@ -214,7 +214,7 @@ def _stranger_decision(user: PersonRef, config: Config) -> Decision:
     return Decision(allowed=False, reason="not in allowedUsers", message=message, is_stranger=True)
 
 
-def _no_rule_decision(needs: Needs, place: Where) -> Decision:
+def _no_rule_decision(needs: Requirements, place: Where) -> Decision:
     """Refuse a person who may do other things here, or the same elsewhere."""
     is_named = needs.rule == "agent" and place.prefixes != ANY_AGENT
     what = needs.what or (f"use `{place.prefixes[-1]}:`" if is_named else "do that")

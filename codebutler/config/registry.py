@@ -158,7 +158,7 @@ def find(entries: Sequence[RepoEntry], name: str) -> RepoEntry:
 
 def name_for(path: Path) -> str:
     """A name made from the directory's; may be taken."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", unaccented(path.name)).strip("-._")[:64] or "repo"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", strip_accents(path.name)).strip("-._")[:64] or "repo"
 
 
 def _refuse_shared_channel(other: RepoEntry, entry: RepoEntry) -> None:
@@ -227,7 +227,7 @@ def _record_foreign(entries: RepoEntries, name: str, jobs_digest: str) -> RepoEn
     return replace(entries, msgspec.structs.replace(entry, foreign_jobs=digests))
 
 
-def unaccented(text: str) -> str:
+def strip_accents(text: str) -> str:
     """Letters without accents and dots, ß as ss; letters without such a base (日, я) stay as they are.
 
     Source: Unicode's compatibility decomposition (UAX 15, NFKD).

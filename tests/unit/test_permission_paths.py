@@ -153,7 +153,7 @@ def _actions(nodes: list[ast.AST]) -> Iterator[str]:
 
 def _says_action(annotation: ast.AST) -> bool:
     found = {each.id for each in ast.walk(annotation) if isinstance(each, ast.Name)}
-    return "Action" in found and "Needs" not in found
+    return "Action" in found and "Requirements" not in found
 
 
 def _is_about_the_operator(node: ast.AST) -> bool:

@@ -10,7 +10,7 @@ from codebutler.chat.platform import BadOptionError, PlaceWish, RepoPlace
 from codebutler.chat.slack.answers import ChannelInfo
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.people import described, find_person, slack_api, wanted_in
-from codebutler.config.registry import unaccented
+from codebutler.config.registry import strip_accents
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.refs import ConversationRef
 
@@ -169,7 +169,7 @@ async def _look_up(api: SlackApi, wanted: str) -> ChannelInfo:
 
 def channel_name(text: str) -> str:
     """The nearest name Slack allows: lower case, digits, ``-`` and ``_``, at most 80 characters."""
-    plain = unaccented(text).lower().removeprefix("#")
+    plain = strip_accents(text).lower().removeprefix("#")
     return re.sub(r"[^a-z0-9_-]+", "-", plain).strip("-")[:_MAX_NAME_CHARS] or "repo"
 
 

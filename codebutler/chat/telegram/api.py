@@ -79,7 +79,7 @@ class BotApi:
         before, self._token = self._token, check_token(token)
         return self._token != before
 
-    async def renew(self) -> None:
+    async def reconnect(self) -> None:
         """Open new connections from now on: the open ones may be dead. Requests on them are interrupted."""
         if self._session is not None:
             session, self._session = self._session, _session()

@@ -109,7 +109,7 @@ class TelegramChat:
         chat, number = self._chat_and_number(channel, update.target)
         rendered = self._render(update.message)
         with retryable():
-            known = await self.records.known(chat, number)
+            known = await self.records.get(chat, number)
             numbers = [number, *known.parts]
             last = numbers[len(rendered.parts) - 1] if len(rendered.parts) <= len(numbers) else 0
             keyboard = await self.buttons.keyboard(chat, update.target, rendered.button_rows, last)
@@ -149,7 +149,7 @@ class TelegramChat:
         ref, _, at = file_id.rpartition("-")
         try:
             chat, number = self._chat_and_number(channel, MessageRef(ref))
-            files = (await self.records.known(chat, number)).files
+            files = (await self.records.get(chat, number)).files
         except (ChatError, StoreError):
             raise ChatError(code="file_not_found") from None
         if not at.isdecimal() or int(at) >= len(files):
@@ -227,11 +227,11 @@ class TelegramChat:
         first, *others = numbers
         ref = self.records.ref(chat, first)
         parts = {"thread": thread, "is_ours": True, "parts": tuple(others)}
-        await try_save(self.records.keep(chat, first, lambda known: replace(known, **parts)))
+        await try_save(self.records.update(chat, first, lambda known: replace(known, **parts)))
         part = {"thread": thread or ref, "is_ours": True, "part_of": first}
         for number in others:
             self.records.ref(chat, number)
-            await try_save(self.records.keep(chat, number, lambda known: replace(known, **part)))
+            await try_save(self.records.update(chat, number, lambda known: replace(known, **part)))
 
     async def _set_reaction(self, place: tuple[int, int], reaction: str) -> None:
         chat, number = place
@@ -253,7 +253,7 @@ class TelegramChat:
             return await call()
         except MovedError as moved:
             new = moved.chat
-        await try_save(self.records.moved(number_of(channel), new))
+        await try_save(self.records.record_move(number_of(channel), new))
         return await call()
 
     def _render(self, message: Message, mention: PersonRef = NO_PERSON) -> Rendered:

@@ -21,14 +21,14 @@ from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.inbox import IncomingEvents
 from codebutler.chat.telegram.places import UnknownGroup, UnknownGroups
 from codebutler.chat.telegram.polling import BatchResult, Poller, PollStatus
-from codebutler.chat.telegram.presses import Presses
+from codebutler.chat.telegram.presses import PressHandler
 from codebutler.chat.telegram.rules import check_token, number_of
 from codebutler.chat.telegram.updates import (
+    BotIdentity,
+    ButtonPressed,
+    GroupMoved,
     InboxOpened,
-    Me,
     Membership,
-    Moved,
-    Pressed,
     StartCommand,
     Update,
     WrittenUpdate,
@@ -80,9 +80,9 @@ class TelegramConnection:
         self._absence_notice = absence_notice
         self._inbox = IncomingEvents(chat.records)
         self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
-        self._presses = Presses(chat, sender, self._inbox, intake, self._tasks)
+        self._presses = PressHandler(chat, sender, self._inbox, intake, self._tasks)
         self._poller = Poller(chat.api, self._handle_batch, chat.clock, rng, self._on_poll_status)
-        self._me = Me(0)
+        self._me = BotIdentity(0)
         self._ignored = 0
         self._unreadable = 0
         self._albums: set[tuple[int, str]] = set()
@@ -123,7 +123,7 @@ class TelegramConnection:
         """Continue with another token. Raises ChatAuthError at once for an invalid one."""
         if self._chat.api.use_token(token):
             # The token may belong to another bot.
-            self._me = Me(0)
+            self._me = BotIdentity(0)
             self._tasks.start(self._identify(), name="telegram identity")
             self._poller.nudge()
 
@@ -131,7 +131,7 @@ class TelegramConnection:
         identity = await identified(
             self._fetch_identity, self._chat.clock, self._rng, self._on_identity_error
         )
-        self._me = Me(number_of(identity.user_id), identity.team)
+        self._me = BotIdentity(number_of(identity.user_id), identity.team)
         self._trouble = ""
 
     async def _fetch_identity(self) -> Identity:
@@ -209,7 +209,7 @@ class TelegramConnection:
                 if (edit := await self._inbox.edit_event(update)) is not None:
                     await self._intake.accept(edit, missed=missed)
                     self._inbox.remember_text(update)
-            case Pressed():
+            case ButtonPressed():
                 await self._presses.handle(update)
             case StartCommand(code=""):
                 await self._intake.accept(self._inbox.start_event(update), missed=missed)
@@ -223,8 +223,8 @@ class TelegramConnection:
             case InboxOpened(user):
                 await self._chat.private.reopen(user)
                 self._on_notice(update)
-            case Moved(old, new):
-                if await self._chat.records.moved(old, new):
+            case GroupMoved(old, new):
+                if await self._chat.records.record_move(old, new):
                     log.info("the group %s became the supergroup %s; it keeps its name here", old, new)
             case Membership():
                 self._on_notice(update)

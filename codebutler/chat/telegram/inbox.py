@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from codebutler.chat.layout import REASON_CHARS, Placed, placed
 from codebutler.chat.telegram.records import ButtonMeaning, KnownMessage, MessageRecords, try_save
 from codebutler.chat.telegram.rules import is_private
-from codebutler.chat.telegram.updates import Pressed, Spot, StartCommand, WrittenUpdate
+from codebutler.chat.telegram.updates import ButtonPressed, MessageLocation, StartCommand, WrittenUpdate
 from codebutler.domain.message import DENY_ACTION, PICK_ACTION
 from codebutler.domain.model import ButtonClicked, File, MessageEdited, MessagePosted
 from codebutler.domain.refs import NOWHERE, MessageRef
@@ -32,19 +32,19 @@ class IncomingEvents:
         self._texts: BoundedDict[tuple[int, int], str] = BoundedDict(REMEMBERED)
         self._albums: BoundedDict[tuple[int, str], MessageRef] = BoundedDict(REMEMBERED)
 
-    async def thread(self, spot: Spot) -> MessageRef | None:
+    async def thread(self, spot: MessageLocation) -> MessageRef | None:
         """The ref of a message's conversation; None if it starts one."""
         if spot.topic:
-            known = await self._records.known(spot.chat, spot.topic)
+            known = await self._records.get(spot.chat, spot.topic)
             if not known.topic:
-                await self._records.keep(
+                await self._records.update(
                     spot.chat, spot.topic, lambda before: replace(before, topic=spot.topic)
                 )
             return known.thread or self._records.ref(spot.chat, spot.topic)
-        own = await self._records.known(spot.chat, spot.message)
+        own = await self._records.get(spot.chat, spot.message)
         if own.thread or not spot.reply_to:
             return own.thread or None
-        replied_to = await self._records.known(spot.chat, spot.reply_to)
+        replied_to = await self._records.get(spot.chat, spot.reply_to)
         return replied_to.thread or self._records.ref(spot.chat, spot.reply_to)
 
     async def message_event(self, album: Sequence[WrittenUpdate]) -> MessagePosted:
@@ -82,7 +82,7 @@ class IncomingEvents:
         if message.spot.in_general and event.thread is None and not event.text.startswith("!"):
             title = " ".join(event.text.split())[:TITLE_CHARS] or "Files"
             place = message.spot.chat, message.spot.message
-            await try_save(self._records.keep(*place, lambda before: replace(before, title=title)))
+            await try_save(self._records.update(*place, lambda before: replace(before, title=title)))
 
     async def edit_event(self, message: WrittenUpdate) -> MessageEdited | None:
         """An edit; None if the text is unchanged."""
@@ -108,7 +108,7 @@ class IncomingEvents:
         spot = message.spot
         if not spot.reply_to or not message.text.strip():
             return None
-        prompt = (await self._records.known(spot.chat, spot.reply_to)).asked
+        prompt = (await self._records.get(spot.chat, spot.reply_to)).asked
         if prompt is None:
             return None
         return ButtonClicked(
@@ -139,14 +139,14 @@ class IncomingEvents:
             mentioned=True,
         )
 
-    async def place_of_press(self, pressed: Pressed, button: ButtonMeaning) -> Placed:
+    async def place_of_press(self, pressed: ButtonPressed, button: ButtonMeaning) -> Placed:
         """The message of a press: the one with the button or, on a home, the one that it stands for. Raises
         PayloadError."""
         spot = pressed.spot
         if button.is_home and button.action != PICK_ACTION:
             return placed(button.value)
         number = button.message or spot.message
-        known = await self._records.known(spot.chat, number)
+        known = await self._records.get(spot.chat, number)
         return Placed(
             channel=self._records.channel(spot.chat),
             message=self._records.ref(spot.chat, known.part_of or number),
@@ -164,7 +164,7 @@ class IncomingEvents:
             return replace(before, thread=thread, files=message.files)
 
         if thread or message.files:
-            await self._records.keep(message.spot.chat, message.spot.message, change)
+            await self._records.update(message.spot.chat, message.spot.message, change)
 
 
 def _files_with_own_ids(message: WrittenUpdate, records: MessageRecords) -> list[File]:

@@ -69,7 +69,7 @@ class MessageWriter:
 
     async def place(self, chat: int, root: int, *, silent: bool = False) -> Destination:
         """The place of the conversation that starts with ``root``. Raises StoreError."""
-        topic = (await self._records.known(chat, root)).topic if root else 0
+        topic = (await self._records.get(chat, root)).topic if root else 0
         return Destination(chat, root, topic, silent)
 
     async def send(self, place: Destination, text: FormattedText, keyboard: Keyboard = None) -> int:
@@ -182,7 +182,7 @@ class MessageWriter:
             return place
         async with self._opening:
             with retryable():
-                known = await self._records.known(place.chat, place.root)
+                known = await self._records.get(place.chat, place.root)
             if known.topic or not known.title:
                 return Destination(place.chat, place.root, known.topic, place.silent)
             try:
@@ -195,7 +195,7 @@ class MessageWriter:
                     raise
                 log.info("answers stay in General: %s", error)
                 await try_save(
-                    self._records.keep(place.chat, place.root, lambda known: replace(known, title=""))
+                    self._records.update(place.chat, place.root, lambda known: replace(known, title=""))
                 )
                 return place
         await self._post_topic_link(topic_place)
@@ -223,9 +223,11 @@ class MessageWriter:
         if not isinstance(topic, int):
             raise ChatError("Telegram does not say which topic it created", "invalid_answer")
         root = self._records.ref(place.chat, place.root)
-        await try_save(self._records.keep(place.chat, place.root, lambda known: replace(known, topic=topic)))
         await try_save(
-            self._records.keep(place.chat, topic, lambda known: replace(known, topic=topic, thread=root))
+            self._records.update(place.chat, place.root, lambda known: replace(known, topic=topic))
+        )
+        await try_save(
+            self._records.update(place.chat, topic, lambda known: replace(known, topic=topic, thread=root))
         )
         return Destination(place.chat, place.root, topic, place.silent)
 
@@ -311,7 +313,7 @@ class PrivateMessages:
             await self._messages.pin(number_of(user), numbers[0])
         for number in numbers:
             await try_save(
-                self._records.keep(number_of(user), number, lambda known: replace(known, is_ours=True))
+                self._records.update(number_of(user), number, lambda known: replace(known, is_ours=True))
             )
 
 

@@ -198,7 +198,7 @@ class Poller:
             await self._on_failure(trouble, self._rng.uniform(*OTHER_CONSUMER_WAIT_S))
             return
         if error.code in ("wedged", "unreachable"):
-            await self._api.renew()
+            await self._api.reconnect()
         wait_s = full_jitter_s(self._rng, self._failures + 1, BASE_S, CAP_S)
         await self._on_failure(str(error), wait_s)
 

@@ -21,7 +21,7 @@ from codebutler.chat.telegram.inbox import IncomingEvents
 from codebutler.chat.telegram.records import ButtonMeaning, ReasonPrompt
 from codebutler.chat.telegram.render import Mentions, write_mention
 from codebutler.chat.telegram.rules import is_private
-from codebutler.chat.telegram.updates import Pressed
+from codebutler.chat.telegram.updates import ButtonPressed
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, StoreError
 from codebutler.domain.message import PICK_ACTION, REASON_ACTION
 from codebutler.domain.model import ButtonClicked
@@ -41,7 +41,7 @@ _REFUSALS: Mapping[Outcome, str] = {"refused": REFUSED, "ignored": IGNORED}
 log = logging.getLogger("codebutler.chat.telegram")
 
 
-class Presses:
+class PressHandler:
     """Handles button presses. ``handle`` raises StoreError for a press that could not be stored: it is delivered
     again."""
 
@@ -58,7 +58,7 @@ class Presses:
         self._redrawing: set[tuple[int, int]] = set()
         """Messages whose ticks are not shown yet."""
 
-    async def handle(self, pressed: Pressed) -> None:
+    async def handle(self, pressed: ButtonPressed) -> None:
         """Returns once its meaning is on disk, or nothing has to be."""
         button = await self._buttons.meaning_of(pressed.data, pressed.spot.chat)
         if button is None or not await self._carries_button(button, pressed):
@@ -87,7 +87,7 @@ class Presses:
             self._answer(pressed, PRESSED_TWICE)
             return
         try:
-            outcome = await self._intake.accept(replace(click, picked=await self._picked(pressed)))
+            outcome = await self._intake.accept(replace(click, picked=await self._ticked_values(pressed)))
         except StoreError:
             self._buttons.forget_press(pressed.data, pressed.user)
             raise
@@ -97,14 +97,14 @@ class Presses:
             self._redrawing.discard((pressed.spot.chat, pressed.spot.message))
         self._answer(pressed, _REFUSALS.get(outcome, ""))
 
-    async def _carries_button(self, button: ButtonMeaning, pressed: Pressed) -> bool:
+    async def _carries_button(self, button: ButtonMeaning, pressed: ButtonPressed) -> bool:
         """Whether the pressed message carries the button, or is an unknown copy of it: a message sent without
         an answer may exist twice."""
         if button.message in (0, pressed.spot.message):
             return True
-        return not (await self._records.known(pressed.spot.chat, pressed.spot.message)).is_ours
+        return not (await self._records.get(pressed.spot.chat, pressed.spot.message)).is_ours
 
-    async def _tick_or_ask_reason(self, pressed: Pressed, click: ButtonClicked) -> None:
+    async def _tick_or_ask_reason(self, pressed: ButtonPressed, click: ButtonClicked) -> None:
         """Presses that decide nothing yet, but only for people who may decide."""
         if not self._intake.serves(click):
             self._answer(pressed, IGNORED)
@@ -115,7 +115,7 @@ class Presses:
         else:
             self._start(self._ask_reason(pressed, click), "question", pressed)
 
-    async def _tick(self, pressed: Pressed) -> None:
+    async def _tick(self, pressed: ButtonPressed) -> None:
         keys = (key for row in pressed.button_rows for key in row if key.get("callback_data") == pressed.data)
         label = str(next(keys, {}).get("text", ""))
         if not label:
@@ -128,13 +128,13 @@ class Presses:
             self._redrawing.add(place)
             await self._call_within_limits("update", pressed, partial(self._redraw, pressed))
 
-    async def _redraw(self, pressed: Pressed) -> None:
+    async def _redraw(self, pressed: ButtonPressed) -> None:
         """Show all that is ticked by now, unless the answer was sent meanwhile: the card may have no boxes any more."""
         chat, message = place = pressed.spot.chat, pressed.spot.message
         if place not in self._redrawing:
             return
         self._redrawing.discard(place)
-        rows = [[self._relabelled(key) for key in row] for row in pressed.button_rows]
+        rows = [[self._with_current_label(key) for key in row] for row in pressed.button_rows]
         markup = {"inline_keyboard": rows}
         try:
             await self._api.call(
@@ -144,14 +144,14 @@ class Presses:
             self._redrawing.add(place)
             raise
 
-    def _relabelled(self, key: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_current_label(self, key: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: key[name] for name in ("text", "callback_data", "style") if name in key}
         return {
             **fields,
             "text": self._buttons.current_label(str(key.get("callback_data")), str(key.get("text", ""))),
         }
 
-    async def _picked(self, pressed: Pressed) -> tuple[str, ...]:
+    async def _ticked_values(self, pressed: ButtonPressed) -> tuple[str, ...]:
         """The values of the boxes that are ticked beside it. Raises StoreError."""
         values: list[str] = []
         for key in (key for row in pressed.button_rows for key in row):
@@ -161,7 +161,7 @@ class Presses:
                 values.append(button.value)
         return tuple(values)
 
-    async def _ask_reason(self, pressed: Pressed, click: ButtonClicked) -> None:
+    async def _ask_reason(self, pressed: ButtonPressed, click: ButtonClicked) -> None:
         """Ask for a reason. The answer comes as a reply to this message."""
         place = Placed(channel=click.channel, message=click.message, value=click.value)
         form = ReasonForm(place)
@@ -192,9 +192,9 @@ class Presses:
             self._answer(pressed, NO_PROMPT)
             return
         prompt = ReasonPrompt(click.message, click.value, click.thread or NOWHERE, click.channel)
-        known = await self._records.known(pressed.spot.chat, pressed.spot.message)
+        known = await self._records.get(pressed.spot.chat, pressed.spot.message)
         thread = known.thread or self._records.ref(pressed.spot.chat, pressed.spot.message)
-        await self._records.keep(
+        await self._records.update(
             pressed.spot.chat, number, lambda known: replace(known, asked=prompt, thread=thread)
         )
         self._answer(pressed, "")
@@ -204,10 +204,10 @@ class Presses:
         work = self._call_best_effort("deleteMessage", chat_id=chat, message_id=prompt)
         self._tasks.start(work, name=f"question {prompt}")
 
-    def _start(self, work: Coroutine[object, object, None], what: str, pressed: Pressed) -> None:
+    def _start(self, work: Coroutine[object, object, None], what: str, pressed: ButtonPressed) -> None:
         self._tasks.start(work, name=f"{what} for {pressed.user}")
 
-    def _answer(self, pressed: Pressed, text: str) -> None:
+    def _answer(self, pressed: ButtonPressed, text: str) -> None:
         """At once: Telegram has no limit for it, and the person waits."""
         work = self._call_best_effort(
             "answerCallbackQuery", callback_query_id=pressed.id, text=text[:TOAST_CHARS] or None
@@ -221,7 +221,7 @@ class Presses:
             _log_failure(error)
 
     async def _call_within_limits(
-        self, call: Call, pressed: Pressed, work: Callable[[], Awaitable[object]]
+        self, call: Call, pressed: ButtonPressed, work: Callable[[], Awaitable[object]]
     ) -> object:
         """Within the chat's limits, ahead of the rest. Best effort: the person can press again."""
         channel = self._records.channel(pressed.spot.chat)

@@ -133,7 +133,7 @@ class MessageRecords:
                 "cannot read the note %s, so groups that have moved are unknown: %s", MOVED_NOTE, error
             )
 
-    async def moved(self, old: int, new: int) -> bool:
+    async def record_move(self, old: int, new: int) -> bool:
         """The group ``old`` became the supergroup ``new``: for us it stays the same. False if that was known.
         Raises StoreError."""
         if self._moved.get(old) == new:
@@ -159,16 +159,16 @@ class MessageRecords:
         """Sorts after everything known to be written in a chat."""
         return ref_of(chat, self._newest.get(chat, 0), self._era(chat))
 
-    async def known(self, chat: int, message: int) -> KnownMessage:
+    async def get(self, chat: int, message: int) -> KnownMessage:
         """A message's note. Raises StoreError."""
         page = await self._messages.page(_page_of(chat, message))
         return page.get(str(message), KnownMessage())
 
-    async def keep(
+    async def update(
         self, chat: int, message: int, change: Callable[[KnownMessage], KnownMessage]
     ) -> KnownMessage:
         """Change a message's note. Raises StoreError."""
-        after = change(await self.known(chat, message))
+        after = change(await self.get(chat, message))
         await self._messages.put(_page_of(chat, message), {str(message): after})
         return after
 

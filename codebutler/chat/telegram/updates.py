@@ -38,7 +38,7 @@ LEFT_STATUSES = frozenset({"left", "kicked"})
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class BotIdentity:
     """Our identity."""
 
     id: int
@@ -46,7 +46,7 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class MessageLocation:
     """The place of a message. ``topic``: of a forum, or of a private chat with topics. ``reply_to``: the
     message it replies to, 0 for none. ``in_general``: in a forum, and in none of its topics."""
 
@@ -63,7 +63,7 @@ class WrittenUpdate:
     """Somebody wrote, or (``edited_at`` is not 0) edited a message. ``album``: the name of the group of files
     it belongs to."""
 
-    spot: Spot
+    spot: MessageLocation
     user: PersonRef
     name: str
     at: float
@@ -75,12 +75,12 @@ class WrittenUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pressed:
+class ButtonPressed:
     """A button was pressed. ``button_rows``: the rows of the message's buttons (label, data); none if Telegram does
     not tell."""
 
     id: str
-    spot: Spot
+    spot: MessageLocation
     user: PersonRef
     name: str
     data: str
@@ -93,7 +93,7 @@ class StartCommand:
 
     user: PersonRef
     name: str
-    spot: Spot
+    spot: MessageLocation
     at: float
     code: str
 
@@ -106,7 +106,7 @@ class InboxOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class GroupMoved:
     """A group has become a supergroup, which has another number."""
 
     old: int
@@ -122,10 +122,10 @@ class Membership:
     by: int = 0
 
 
-Update = WrittenUpdate | Pressed | StartCommand | InboxOpened | Moved | Membership | Ignored
+Update = WrittenUpdate | ButtonPressed | StartCommand | InboxOpened | GroupMoved | Membership | Ignored
 
 
-def parse(update: Mapping[str, Any], me: Me) -> Update:
+def parse(update: Mapping[str, Any], me: BotIdentity) -> Update:
     """The meaning of an update. Raises PayloadError for a malformed one."""
     if "message" in update:
         return _parse_message(mapping(update, "message"), me)
@@ -139,12 +139,12 @@ def parse(update: Mapping[str, Any], me: Me) -> Update:
     return Ignored(f"an update of the kind {', '.join(kinds)}")
 
 
-def _parse_message(message: Mapping[str, Any], me: Me) -> Update:
+def _parse_message(message: Mapping[str, Any], me: BotIdentity) -> Update:
     chat = mapping(message, "chat")
     if isinstance(new := message.get("migrate_to_chat_id"), int):
-        return Moved(number(chat, "id"), new)
+        return GroupMoved(number(chat, "id"), new)
     if isinstance(old := message.get("migrate_from_chat_id"), int):
-        return Moved(old, number(chat, "id"))
+        return GroupMoved(old, number(chat, "id"))
     if (ignored := _not_a_person(message)) is not None:
         return ignored
     text = text_in(message, "text") or text_in(message, "caption")
@@ -158,13 +158,15 @@ def _parse_message(message: Mapping[str, Any], me: Me) -> Update:
     return _parse_written(message, me)
 
 
-def _parse_edit(message: Mapping[str, Any], me: Me) -> Update:
+def _parse_edit(message: Mapping[str, Any], me: BotIdentity) -> Update:
     if (ignored := _not_a_person(message)) is not None:
         return ignored
     return _parse_written(message, me, edited_at=float(number(message, "edit_date")))
 
 
-def _parse_written(message: Mapping[str, Any], me: Me, edited_at: float = 0.0) -> WrittenUpdate | Ignored:
+def _parse_written(
+    message: Mapping[str, Any], me: BotIdentity, edited_at: float = 0.0
+) -> WrittenUpdate | Ignored:
     spot = _spot(message)
     raw_text = text_in(message, "text") or text_in(message, "caption")
     if is_for_another(raw_text, me.username):
@@ -201,13 +203,13 @@ def _not_a_person(message: Mapping[str, Any]) -> Ignored | None:
     return None
 
 
-def _parse_press(query: Mapping[str, Any]) -> Pressed | Ignored:
+def _parse_press(query: Mapping[str, Any]) -> ButtonPressed | Ignored:
     message = section(query, "message")
     user = mapping(query, "from")
     if not message or user.get("is_bot") is True:
         return Ignored("a click on a message that is not ours")
     markup = section(message, "reply_markup").get("inline_keyboard")
-    return Pressed(
+    return ButtonPressed(
         id=text_in(query, "id"),
         spot=_spot(message),
         user=person_of(number(user, "id")),
@@ -231,7 +233,7 @@ def _parse_membership(change: Mapping[str, Any]) -> Membership | Ignored:
     return Membership(number(chat, "id"), is_in, by if is_number(by) else 0)
 
 
-def _spot(message: Mapping[str, Any]) -> Spot:
+def _spot(message: Mapping[str, Any]) -> MessageLocation:
     """``message_thread_id`` counts only in a topic: elsewhere it names the first message of some replies. In
     a topic, a message that replies to nothing replies to the one that created the topic."""
     chat = mapping(message, "chat")
@@ -239,7 +241,7 @@ def _spot(message: Mapping[str, Any]) -> Spot:
     topic = message.get("message_thread_id") if message.get("is_topic_message") is True else 0
     topic = topic if is_number(topic) else 0
     reply_to = replied_to if is_number(replied_to) and replied_to != topic else 0
-    return Spot(
+    return MessageLocation(
         chat=number(chat, "id"),
         message=number(message, "message_id"),
         is_direct=chat.get("type") == "private",
@@ -249,13 +251,13 @@ def _spot(message: Mapping[str, Any]) -> Spot:
     )
 
 
-def _is_reply_to_us(message: Mapping[str, Any], me: Me) -> bool:
+def _is_reply_to_us(message: Mapping[str, Any], me: BotIdentity) -> bool:
     """Whether it is a reply to us; a reply to the message that created a topic is not."""
     replied_to = section(message, "reply_to_message")
     return "forum_topic_created" not in replied_to and section(replied_to, "from").get("id") == me.id
 
 
-def _strip_mention(text: str, me: Me) -> tuple[bool, str]:
+def _strip_mention(text: str, me: BotIdentity) -> tuple[bool, str]:
     """Whether it mentions us, and the text without a mention at its start."""
     if not me.username:
         return False, text

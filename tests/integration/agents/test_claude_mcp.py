@@ -23,7 +23,7 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.policy import for_agents
-from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
+from codebutler_worker.tools.talking import PUSH_ASKED, is_push_request
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import require
 from tests.walls import walled
@@ -170,7 +170,7 @@ async def test_it_can_ask_for_a_push_in_every_mode_without_asking_whether_it_may
 ) -> None:
     events = await cell.run({}, mode, PUSH)
     [used] = [event for event in events if isinstance(event, ToolUse)]
-    assert asks_to_push(used.name)
+    assert is_push_request(used.name)
     assert used.input == PUSH.input
     [result] = [event for event in events if isinstance(event, ToolResult)]
     assert (result.ok, result.text) == (True, PUSH_ASKED)

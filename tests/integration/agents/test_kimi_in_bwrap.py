@@ -34,7 +34,7 @@ from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.sandbox.process import descendants
 from codebutler_worker.tools.outcome import PlanStep
-from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
+from codebutler_worker.tools.talking import PUSH_ASKED, is_push_request
 from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require
@@ -298,7 +298,7 @@ async def test_it_can_ask_for_a_push_in_every_mode_without_asking_whether_it_may
     cell.model.play(Reply("", (Call("mcp__codebutler__ask_to_push", why),)), Reply("Asked."))
     events = await run(cell.backend(mode), cell.turn(), lambda _: Answer(allow=False))
     [used] = [event for event in events if isinstance(event, ToolUse)]
-    assert (asks_to_push(used.name), used.input) == (True, why)
+    assert (is_push_request(used.name), used.input) == (True, why)
     [result] = [event for event in events if isinstance(event, ToolResult)]
     assert (result.ok, result.text) == (True, PUSH_ASKED)
     assert not [event for event in events if isinstance(event, Approval)]

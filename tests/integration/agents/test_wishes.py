@@ -9,7 +9,7 @@ import pytest
 
 from codebutler_worker.agents.backend import Approval
 from codebutler_worker.agents.push_server import ALLOWED, needs_nobody, server
-from codebutler_worker.tools.talking import PUSH_ASKED, asks_to_push
+from codebutler_worker.tools.talking import PUSH_ASKED, is_push_request
 from tests.programs import require
 
 
@@ -74,4 +74,4 @@ def test_only_the_tool_itself_needs_no_approval() -> None:
     ],
 )
 def test_each_agents_name_for_it_is_known(tool: str, is_one: bool) -> None:
-    assert asks_to_push(tool) == is_one
+    assert is_push_request(tool) == is_one

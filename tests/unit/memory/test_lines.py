@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.memory import MAX_LINE_CHARS, clean_fact, holds_secret, suspicion
+from codebutler.config.memory import MAX_LINE_CHARS, clean_fact, holds_secret, suspicious_words
 from codebutler.text.redact import Redactor
 
 
@@ -85,12 +85,12 @@ FACTS = (
 
 @pytest.mark.parametrize("line", ORDERS)
 def test_what_reads_like_an_order_wants_a_person(line: str) -> None:
-    assert suspicion(clean_fact(line))
+    assert suspicious_words(clean_fact(line))
 
 
 @pytest.mark.parametrize("line", FACTS)
 def test_a_fact_does_not(line: str) -> None:
-    assert suspicion(clean_fact(line)) == ""
+    assert suspicious_words(clean_fact(line)) == ""
 
 
 def test_secrets_are_seen() -> None:

@@ -215,7 +215,7 @@ def _continue_session(uow: UnitOfWork, command: DeferredRow, run: TurnRow, sessi
     )
 
 
-async def clear(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
+async def remove_worktrees(runtime: Runtime, command: DeferredRow, race: Race) -> CommandReply:
     """Remove the worktrees. What was not merged is kept for a while, and the card says where."""
     verdicts = []
     for number, conversation in enumerate(race.conversations(command.conversation)):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from codebutler.config.permission import Action, admitted, may, pushing
+from codebutler.config.permission import Action, admitted, may, push_place
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.commands import WORDS
 from codebutler.domain.message import (
@@ -87,7 +87,7 @@ def press(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) -> Todo
     place = ThreadPlace(conversation, root)
     agent = turn.agent if turn and event.action_id != CHECKS_ACTION else CHECKS
     action = REQUIRED_ACTIONS[event.action_id]
-    where = pushing(config, event.channel) if action == "push" else using(config, event.channel, agent)
+    where = push_place(config, event.channel) if action == "push" else using(config, event.channel, agent)
     decision = may(admitted(event.user), action, where)
     if not decision.allowed:
         uow.post(place, decision.message, value="notice")
@@ -103,7 +103,7 @@ def press(uow: UnitOfWork, settings: RepoSettings, event: ButtonClicked) -> Todo
     return handler(invocation).logged("MSG", f"{event.user} pressed !{name}")
 
 
-def _check(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
+def _run_checks(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
     """Run the checks for the card, and say so on it."""
     config, posted = settings.config, posted_card(uow, turn.id)
     if posted is None or uow.deferred.get(evidence_id(turn.id)) is not None:
@@ -118,7 +118,7 @@ def _check(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: Button
     return Todo()
 
 
-def _fix(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
+def _start_fix(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonClicked) -> Todo:
     """Start a run that fixes what the checks found, once per question."""
     key = repair_key(turn.id)
     if uow.messages.get(message_id(turn.channel_id, key)) is not None:
@@ -130,8 +130,8 @@ def _fix(uow: UnitOfWork, settings: RepoSettings, turn: TurnRow, event: ButtonCl
 
 
 _RUN_HANDLERS: Mapping[str, Callable[[UnitOfWork, RepoSettings, TurnRow, ButtonClicked], Todo]] = {
-    CHECKS_ACTION: _check,
-    FIX_ACTION: _fix,
+    CHECKS_ACTION: _run_checks,
+    FIX_ACTION: _start_fix,
     PICK_RACE_ACTION: pick,
     DISCARD_RACE_ACTION: pick,
 }

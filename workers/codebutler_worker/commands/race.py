@@ -36,7 +36,7 @@ from codebutler_worker.changes.undo import (
     read,
     written,
 )
-from codebutler_worker.commands.picking import clear, merge_picked
+from codebutler_worker.commands.picking import merge_picked, remove_worktrees
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.messages import Incoming, attachments_of
 from codebutler_worker.conversation.parked import able
@@ -157,7 +157,7 @@ async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
         case "merging":
             return await merge_picked(runtime, command, race)
         case "clearing":
-            return await clear(runtime, command, race)
+            return await remove_worktrees(runtime, command, race)
     return CommandReply(then=command.argument, waits=True)
 
 
@@ -187,12 +187,12 @@ async def _await_runs(runtime: Runtime, command: DeferredRow, race: Race) -> Com
     runs = await runtime.commit(lambda uow: last_runs(uow, command, race))
     if not are_over(runs):
         return CommandReply(then=command.argument, waits=True)
-    checks = _checks(runtime)
+    checks = _enabled_checks(runtime)
     line = said(checking_line(race.agents, [check.name for check in checks])) if checks else None
     return CommandReply(line=line, then=written(replace(race, state="checking")))
 
 
-def _checks(runtime: Runtime) -> list[Check]:
+def _enabled_checks(runtime: Runtime) -> list[Check]:
     found = checks_of(runtime.settings.config.checks, Path(runtime.settings.path))
     return [check for check in found if check.when != "never"]
 
@@ -205,7 +205,7 @@ async def _check(runtime: Runtime, command: DeferredRow, race: Race) -> CommandR
         checked = Checked(note=STOPPED)
     elif command.attempts:
         checked = Checked(note=INTERRUPTED)
-    elif (checks := _checks(runtime)) and (await _work_of(runtime, run)).found is not None:
+    elif (checks := _enabled_checks(runtime)) and (await _work_of(runtime, run)).found is not None:
         try:
             checked = Checked(tuple(await run_checks(runtime, run, checks)))
             reached("race.checked")

@@ -58,7 +58,7 @@ from codebutler_worker.runtime.turns import ApprovalAnswer, tag_of
 from codebutler_worker.store.opening import STATE_DIR
 from codebutler_worker.store.rows import SessionRow, key_of, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of
-from codebutler_worker.tools.talking import asks_to_push
+from codebutler_worker.tools.talking import is_push_request
 
 STOP_GRACE_S = 6.0
 STREAM_END_S = 5.0
@@ -272,7 +272,7 @@ class RunningTurn:
                 if self._asking is None:
                     self._asking = Asking(self._runtime, self.row, self._asking_changed)
                 await self._asking.ask(backend, event, self._session_id or "")
-            case ToolUse(name=name, input=given) if asks_to_push(name):
+            case ToolUse(name=name, input=given) if is_push_request(name):
                 await self._publishing().ask_to_push(str(given.get("why", "")))
             case Withdrawn() if self._asking is not None:
                 await self._asking.withdrawn(event)

@@ -48,7 +48,7 @@ MAX_NEWS = 50
 MAX_LOGS = 3
 NEWS_KEPT = timedelta(days=7)
 TROUBLE = "⚠️ Cannot check {link}: {why}. I will keep trying for {hours:g} hours."
-ENOUGH = "No longer following {link}: there is too much activity. Say `!pr` to follow it again."
+TOO_MUCH_ACTIVITY = "No longer following {link}: there is too much activity. Say `!pr` to follow it again."
 ENDED = {"merged": "🔀 {link} was merged.", "closed": "{link} was closed."}
 _ANY = "SELECT EXISTS (SELECT 1 FROM pulls WHERE state = 'open')"
 
@@ -274,7 +274,7 @@ def _schedule_next(
         _post(uow, row, Message(markdown=TROUBLE.format(link=link, why=plain(visible(trouble)), hours=hours)))
         row = replace(row, news=row.news + 1)
     if row.news >= MAX_NEWS:
-        _post(uow, row, Message(markdown=ENOUGH.format(link=link)))
+        _post(uow, row, Message(markdown=TOO_MUCH_ACTIVITY.format(link=link)))
         row = replace(row, state="left", news=0)
     elif iso(uow.now) >= row.until:
         row = replace(row, state="left")

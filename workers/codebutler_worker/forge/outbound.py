@@ -26,9 +26,9 @@ FETCHED_REFS, IMPORTED_REFS = "refs/fetched/", "refs/taken/"
 REMOTE = "codebutler"
 COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
-_COUNTED = re.compile(r"^remote: .*$", re.MULTILINE)
+_REMOTE_LINE = re.compile(r"^remote: .*$", re.MULTILINE)
 TOO_LARGE = "these commits are too large to be pushed from here: push them once yourself"
-UNFOLDS = "attempting to allocate"
+OUT_OF_MEMORY = "attempting to allocate"
 """Git's error for an object that needs more memory than git may use."""
 STALE_LEASE = (
     "`{branch}` has commits on the remote that were not pushed from here, so nothing was overwritten. "
@@ -109,7 +109,7 @@ class Outbound:
         except ForgeError as error:
             for path in (pack.path, pack.path.with_suffix(".idx")):
                 path.unlink(missing_ok=True)
-            if UNFOLDS in str(error):
+            if OUT_OF_MEMORY in str(error):
                 raise ForgeError(TOO_LARGE) from None
             raise ForgeError(
                 f"the commits cannot be read completely ({error}): in a shallow or partial clone run "
@@ -209,7 +209,7 @@ class Outbound:
         if "(fetch first)" in output or "(non-fast-forward)" in output:
             return (STALE_LEASE if force else BEHIND).format(branch=branch)
         rejected = re.search(r"^!\t.*\t\[(?:remote )?rejected\] \((.*)\)$", output, re.MULTILINE)
-        remote_lines = [line.removeprefix("remote:").strip() for line in _COUNTED.findall(ended.stderr)]
+        remote_lines = [line.removeprefix("remote:").strip() for line in _REMOTE_LINE.findall(ended.stderr)]
         if rejected:
             reason = " ".join(line for line in remote_lines if line)[-300:]
             return mask_text(

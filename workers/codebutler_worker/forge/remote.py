@@ -160,7 +160,7 @@ def _fold(name: str) -> str:
 OUTPUT_BYTES = 8 * 2**20
 SCOPES = ("--system", "--global")
 """The configuration of the user we run as."""
-TAINTED = "{path}, which your git configuration names, is in the repository, where agents may write: move it elsewhere"
+INSIDE = "{path}, which your git configuration names, is in the repository, where agents may write: move it elsewhere"
 PINS = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -255,4 +255,4 @@ def refuse_inside(repo: Path, path: str) -> None:
         each for each in (place, place.resolve()) if any(each.is_relative_to(root) for root in checkout)
     ]
     if place.is_absolute() and inside:
-        raise ForgeError(TAINTED.format(path=path))
+        raise ForgeError(INSIDE.format(path=path))

@@ -100,7 +100,7 @@ class Fetcher:
         finally:
             del self._pending[request.request_id]
 
-    def take(self, message: FileChunk | FileTranscript | FetchFailed | ThreadFetched) -> None:
+    def on_message(self, message: FileChunk | FileTranscript | FetchFailed | ThreadFetched) -> None:
         """Handle the parent's answer, or a part of it; dropped if nobody is waiting for it any more."""
         pending = self._pending.get(message.request_id)
         if pending is None or pending.result.done():

@@ -22,7 +22,7 @@ from codebutler.config.memory import (
     clean_fact,
     facts_of,
     holds_secret,
-    suspicion,
+    suspicious_words,
 )
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
@@ -89,7 +89,7 @@ def record_learned(
     With ``ask``, a card in the thread asks first. A fact that reads like an instruction always gets a card, and its own
     one.
     """
-    suspicious = [change for change in changes if suspicion(change.new)]
+    suspicious = [change for change in changes if suspicious_words(change.new)]
     harmless = [change for change in changes if change not in suspicious]
     place = ThreadPlace(row.conversation, row.thread or None)
     for batch in (harmless if ask else [], suspicious):
@@ -287,7 +287,7 @@ def fact_of(key: str, value: str) -> tuple[str, str]:
     name, fact = clean_fact(key), clean_fact(value)
     if not name or not fact or len(name) > MAX_KEY_CHARS:
         raise ToolError(f"give a name of 1 to {MAX_KEY_CHARS} characters, and a fact of one line")
-    if words := suspicion(name) or suspicion(fact):
+    if words := suspicious_words(name) or suspicious_words(fact):
         raise ToolError(
             f"this reads like an instruction to agents, not like a fact ({words}): people write such things into "
             ".codebutler/memory.md themselves"

@@ -19,7 +19,7 @@ from codebutler.config.memory import (
     apply_changes,
     holds_secret,
     is_full,
-    suspicion,
+    suspicious_words,
 )
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock
@@ -159,7 +159,7 @@ class Reviews:
             changes = await self._learn(ask, memory, utterances)
         needs_approval = self._runtime.settings.config.memory.review == "ask"
         for change in changes:
-            note = " (asked first)" if needs_approval or suspicion(change.new) else ""
+            note = " (asked first)" if needs_approval or suspicious_words(change.new) else ""
             self._runtime.log("MEM", logged(model.name, change) + note)
         if utterances and not changes:
             self._runtime.log("MEM", f"{model.name}: nothing new")
@@ -184,8 +184,9 @@ class Reviews:
         answer = await ask(
             learning.REVIEW_INSTRUCTIONS, learning.review_question(redactor.redact(memory), redacted)
         )
+        changes = self._without_secrets(learning.parse_operations(answer))
         # Only changes that will take effect are shown, asked about and stored.
-        return list(self._safe(apply_changes(self._safe(learning.parse_operations(answer)), memory).applied))
+        return list(self._without_secrets(apply_changes(changes, memory).applied))
 
     async def _consolidate(self, ask: AskModel, name: str, memory: str) -> str:
         """Make room before the memory is full. The result must be shorter, and only existing facts can be removed."""
@@ -193,8 +194,8 @@ class Reviews:
 
         redacted = self._runtime.redactor.redact(memory)
         answer = await ask(learning.CONSOLIDATE_INSTRUCTIONS, learning.frame(redacted))
-        operations = self._safe(learning.parse_operations(answer, may_remove=True))
-        changes = tuple(change for change in operations if not suspicion(change.new))
+        operations = self._without_secrets(learning.parse_operations(answer, may_remove=True))
+        changes = tuple(change for change in operations if not suspicious_words(change.new))
         if len(apply_changes(changes, memory).text) >= len(memory):
             return memory
         applied = await asyncio.to_thread(self._file.change, partial(apply_changes, changes))
@@ -213,7 +214,7 @@ class Reviews:
         await self._runtime.commit(partial(_record_expense, config, model.name, conversation, reply.tokens))
         return reply.said.content
 
-    def _safe(self, changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
+    def _without_secrets(self, changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
         redactor = self._runtime.redactor
         return tuple(change for change in changes if not holds_secret(change.new, redactor))
 

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from codebutler.config.memory import FactChange, suspicion
+from codebutler.config.memory import FactChange, suspicious_words
 from codebutler.domain.message import (
     ApprovalCard,
     Button,
@@ -249,7 +249,7 @@ def logged(who: str, change: FactChange) -> str:
 def card_text(changes: Sequence[FactChange]) -> str:
     """The proposed change, and what looks suspicious about it."""
     lines = ["🧠 Remember this for every new session?", *map(told, changes)]
-    odd = [words for change in changes if (words := suspicion(change.new))]
+    odd = [words for change in changes if (words := suspicious_words(change.new))]
     if odd:
         lines.append(
             f"⚠️ This reads like an instruction to agents rather than a fact ({plain(', '.join(odd))}): keep it only "

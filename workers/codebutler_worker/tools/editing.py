@@ -104,7 +104,7 @@ def _replace(path: str, text: str, args: _EditFile) -> tuple[str, str]:
     return apply_replacements(text, replacements), ignored
 
 
-def _described(args: _EditFile) -> CallDescription:
+def _describe(args: _EditFile) -> CallDescription:
     fields: dict[str, Any] = {"file_path": args.path, "old_string": args.old, "new_string": args.new}
     return CallDescription(args.path, "Edit", {**fields, "replace_all": True} if args.all else fields)
 
@@ -115,6 +115,6 @@ EDIT_FILE = Tool(
     "there only once (give some lines around it), unless `all` is true. Shows the diff.",
     "edit",
     _EditFile,
-    _described,
+    _describe,
     _edit,
 )

@@ -19,8 +19,8 @@ from codebutler_worker.tree.tree import environment
 
 TIMED_OUT = 124
 """timeout(1)'s exit code."""
-MERGED = ("/bin/sh", "-c", 'exec "$@" 2>&1', "tool")
-PASSED_ON = frozenset({"LC_ALL", "TZ"})
+MERGED_OUTPUT = ("/bin/sh", "-c", 'exec "$@" 2>&1', "tool")
+PASSED_VARIABLES = frozenset({"LC_ALL", "TZ"})
 # Nobody is there to page, to type in git's editor, or to enter a password.
 UNATTENDED = {
     "PAGER": "cat",
@@ -39,7 +39,7 @@ def tool_policy(
 ) -> SandboxPolicy:
     """What a tool's program may see: the checkout and the system. No keys and no other variables; network access, if
     any, is added when the program starts."""
-    passed = {name: value for name, value in agent_env.items() if name in PASSED_ON}
+    passed = {name: value for name, value in agent_env.items() if name in PASSED_VARIABLES}
     env = {**environment(), **UNATTENDED, "PATH": path, "TERM": "dumb", **passed}
     return SandboxPolicy(workdir=workdir, home=home, env=env, network="none", conversation=conversation)
 
@@ -89,7 +89,7 @@ class SandboxPrograms:
             raise ToolError("an argument must not contain a NUL byte")
         network_policy = self._network_policy if network else self._no_network
         async with await network_policy.open(self._policy.workdir) as access:
-            launch = self._sandbox.wrap((*MERGED, *argv), access.through(self._policy))
+            launch = self._sandbox.wrap((*MERGED_OUTPUT, *argv), access.through(self._policy))
             try:
                 ended = await run_to_end(launch, stdin=stdin, limit_bytes=limit_bytes, limit_s=limit_s)
             except AgentUnavailableError as error:

@@ -209,7 +209,7 @@ def _usual_line_end(text: str) -> str:
     return "\r\n" if dos and dos * 2 >= text.count("\n") else "\n"
 
 
-AROUND = 2
+CONTEXT_LINES = 2
 MAX_SHOWN_LINES = 40
 MAX_SEARCHED_LINES = 20_000
 LINE_CHARS = 200
@@ -230,8 +230,8 @@ def nearest_lines(text: str, old: str) -> str:
     likeness, best = max(scored, default=(0.0, 0))
     if likeness < MIN_LIKENESS:
         return ""
-    first = max(0, -best - at - AROUND)
-    last = min(len(lines), -best - at + len(old.split("\n")) + AROUND, first + MAX_SHOWN_LINES)
+    first = max(0, -best - at - CONTEXT_LINES)
+    last = min(len(lines), -best - at + len(old.split("\n")) + CONTEXT_LINES, first + MAX_SHOWN_LINES)
     last = max(last, min(len(lines), -best + 1))
     first = max(first, last - MAX_SHOWN_LINES)
     numbered = "\n".join(

@@ -263,7 +263,7 @@ ASK_TO_PUSH = Tool(
 )
 
 
-def asks_to_push(tool: str) -> bool:
+def is_push_request(tool: str) -> bool:
     """Whether a call of ``tool`` is such a request. Agents put the server's name before the tool's, each in its own
     way: ``mcp__codebutler__ask_to_push``."""
     return tool == PUSH_TOOL or tool.endswith(

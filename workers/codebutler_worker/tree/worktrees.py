@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from codebutler.config.git_repo import Owner
-from codebutler.config.registry import unaccented
+from codebutler.config.registry import strip_accents
 from codebutler_worker.sandbox.checkout import inspect_checkout
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.destinations import (
@@ -323,7 +323,7 @@ def names_of(conversation: str, task: str) -> tuple[str, ...]:
 
 def slug(task: str) -> str:
     """The first meaningful words of the task: lower-case ASCII letters and digits, joined by ``-``."""
-    words = re.findall(r"[a-z0-9]+", unaccented(task[:500]).lower().replace("'", ""))
+    words = re.findall(r"[a-z0-9]+", strip_accents(task[:500]).lower().replace("'", ""))
     shown = ""
     for word in [word for word in words if not _FILLERS.fullmatch(word)] or words:
         longer = f"{shown}-{word}" if shown else word[:SLUG_CHARS]

@@ -36,7 +36,7 @@ from codebutler_worker.conversation.prepare import file_note
 from codebutler_worker.media.files import FILES, save_file
 from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.store.rows import AttachmentRow
-from codebutler_worker.tools.talking import PUSH_TOOL, asks_to_push
+from codebutler_worker.tools.talking import PUSH_TOOL, is_push_request
 from codebutler_worker.trials.turns import (
     COLOURS,
     OFFLINE,
@@ -244,7 +244,7 @@ class Trial:
             self._set("mcp", "not tried", "our test server needs Perl", "Install Perl.")
             return
         turn = await self.runner.turn(MCP)
-        calls = [used for used in turn.tools if asks_to_push(used.name)]
+        calls = [used for used in turn.tools if is_push_request(used.name)]
         if any(used.id in turn.succeeded for used in calls):
             self._set("mcp", "yes", f"it called {calls[0].name}")
         else:

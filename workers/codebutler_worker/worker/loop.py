@@ -143,7 +143,7 @@ class Worker:
                 self._scheduler.stop(todo.stop, user)
                 self._scheduler.wake()
             case FileChunk() | FileTranscript() | FetchFailed() | ThreadFetched():
-                self._runtime.fetcher.take(message)
+                self._runtime.fetcher.on_message(message)
             case TotalUse():
                 self._runtime.elsewhere = message
             case AskDiff() | AskThread() | AskFound() | LookAtPulls():

@@ -54,21 +54,21 @@ async def test_a_post_answers_the_message_that_began_it(chat: TelegramChat, serv
 
 async def test_in_a_topic_it_stands_in_the_topic(chat: TelegramChat, server: BotServer) -> None:
     topic = server.topic(FORUM, "login")
-    await chat.records.keep(FORUM, topic, lambda known: type(known)(topic=topic))
+    await chat.records.update(FORUM, topic, lambda known: type(known)(topic=topic))
     await chat.post(f"tg:{FORUM}", Post(message=said("Hi"), thread=f"{topic:012d}"), "op1")
     assert server.telegram.own(FORUM)[-1]["message_thread_id"] == topic
 
 
 async def test_a_topic_that_is_gone_goes_on_in_a_new_one(chat: TelegramChat, server: BotServer) -> None:
     topic = server.topic(FORUM, "login")
-    await chat.records.keep(FORUM, topic, lambda known: type(known)(topic=topic))
+    await chat.records.update(FORUM, topic, lambda known: type(known)(topic=topic))
     del server.telegram.chats[FORUM].topics[topic]
     post = Post(message=said("Hi"), thread=f"{topic:012d}")
     await chat.post(f"tg:{FORUM}", post, "op1")
     await chat.post(f"tg:{FORUM}", post, "op2")
     (new,) = server.telegram.chats[FORUM].topics
     assert [m.get("message_thread_id") for m in server.telegram.own(FORUM) if "text" in m] == [new, new]
-    assert (await chat.records.known(FORUM, new)).thread == f"{topic:012d}", (
+    assert (await chat.records.get(FORUM, new)).thread == f"{topic:012d}", (
         "answers there belong to the same conversation"
     )
 
@@ -236,7 +236,7 @@ async def test_a_secret_that_shows_only_without_its_marks_does_not_leave(server:
 
 async def test_a_topic_that_cannot_be_replaced_is_waited_for(chat: TelegramChat, server: BotServer) -> None:
     topic = server.topic(FORUM, "login")
-    await chat.records.keep(FORUM, topic, lambda known: type(known)(topic=topic))
+    await chat.records.update(FORUM, topic, lambda known: type(known)(topic=topic))
     del server.telegram.chats[FORUM].topics[topic]
     server.faults.append(
         Fault("createForumTopic", "refused", "Bad Request: not enough rights to create a topic")

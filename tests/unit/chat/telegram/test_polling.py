@@ -40,7 +40,7 @@ class Api:
         assert answer is not None
         return answer
 
-    async def renew(self) -> None:
+    async def reconnect(self) -> None:
         self.renewed += 1
 
     def tell(self, *answers: list[dict[str, Any]] | ChatError | None) -> None:

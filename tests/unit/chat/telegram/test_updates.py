@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from codebutler.chat.people import Ignored, PayloadError
 from codebutler.chat.telegram.updates import (
-    Me,
+    BotIdentity,
+    ButtonPressed,
+    GroupMoved,
     Membership,
-    Moved,
-    Pressed,
     StartCommand,
     WrittenUpdate,
     parse,
 )
 from codebutler.domain.model import File
 
-ME = Me(999, "butler_bot")
+ME = BotIdentity(999, "butler_bot")
 GROUP = {"id": -1001234567890, "title": "shop", "is_forum": True, "type": "supergroup"}
 ANA = {"id": 111, "is_bot": False, "first_name": "Ana", "last_name": "B"}
 JSON = st.recursive(
@@ -170,8 +170,8 @@ def test_code_and_links_as_people_write_them() -> None:
 
 
 def test_a_group_becomes_a_supergroup() -> None:
-    assert parse(message(migrate_to_chat_id=-1005), ME) == Moved(GROUP["id"], -1005)  # type: ignore[arg-type]
-    assert parse(message(migrate_from_chat_id=-5), ME) == Moved(-5, GROUP["id"])  # type: ignore[arg-type]
+    assert parse(message(migrate_to_chat_id=-1005), ME) == GroupMoved(GROUP["id"], -1005)  # type: ignore[arg-type]
+    assert parse(message(migrate_from_chat_id=-5), ME) == GroupMoved(-5, GROUP["id"])  # type: ignore[arg-type]
 
 
 def test_the_private_chat_is_opened_with_a_code() -> None:
@@ -189,10 +189,10 @@ def test_presses_and_edits_and_membership() -> None:
         "message": {"message_id": 52, "chat": GROUP, "reply_markup": {"inline_keyboard": [[key]]}},
     }
     pressed = parse({"callback_query": query}, ME)
-    assert isinstance(pressed, Pressed)
+    assert isinstance(pressed, ButtonPressed)
     assert (pressed.data, pressed.spot.message, pressed.button_rows) == ("b:0-x", 52, ((key,),))
     gone = {"callback_query": {**query, "message": {"message_id": 52, "chat": GROUP, "date": 0}}}
-    assert isinstance(parse(gone, ME), Pressed)
+    assert isinstance(parse(gone, ME), ButtonPressed)
     edit = parse({"edited_message": {**message()["message"], "edit_date": 1795000009}}, ME)
     assert isinstance(edit, WrittenUpdate)
     assert edit.edited_at == 1795000009
