@@ -34,14 +34,7 @@ SHORT_CHARS = 6
 CLAUDE, KIMI = "claude", "kimi"
 _KIMI_ID = re.compile(r"session_[A-Za-z0-9-]{1,80}")
 _CLAUDE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NOT_PROMPTS = (
-    "<command-",
-    "<local-command-",
-    "<system-reminder>",
-    "<bash-",
-    "<task-notification>",
-    "Caveat: ",
-)
+_INJECTED = ("<command-", "<local-command-", "<system-reminder>", "<bash-", "<task-notification>", "Caveat: ")
 """Prefixes of messages that Claude Code writes in a person's name."""
 
 
@@ -228,7 +221,7 @@ def _parse_claude(lines: Iterable[bytes]) -> Parsed:
         if found.is_sidechain or found.is_meta or found.is_compact_summary:
             continue
         text = _text(found.message.get("content"))
-        if found.type == "user" and text and not text.startswith(_NOT_PROMPTS):
+        if found.type == "user" and text and not text.startswith(_INJECTED):
             from_terminal = from_terminal or (not prompts and found.entrypoint == "cli")
             prompts.append(text)
         elif found.type == "assistant" and text:

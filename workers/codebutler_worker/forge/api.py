@@ -325,9 +325,8 @@ class Service(ABC):
         """All items of a list, which is ``field`` of each page."""
         found: list[Any] = []
         for page in range(1, MAX_PAGES + 1):
-            answer = decode_answer(
-                await self.request("GET", f"{path}?per_page={PAGE}&page={page}{more}"), kind
-            )
+            query = f"{path}?per_page={PAGE}&page={page}{more}"
+            answer = decode_answer(await self.request("GET", query), kind)
             items = getattr(answer, field) if field else answer
             found += items
             if len(items) < PAGE:

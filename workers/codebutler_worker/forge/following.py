@@ -186,9 +186,8 @@ async def poll(service: Service, row: PullRow, redact: Callable[[str], str]) -> 
         texts = [(await service.log(job)).decode(errors="replace") for job in checks.failed[:MAX_LOGS]]
         logs = tuple((job.name, redact(text)) for job, text in zip(checks.failed, texts, strict=False))
     seen_ids = msgspec.json.decode(row.seen, type=dict[str, int]) if row.seen else {}
-    return PollResult(
-        pull, checks, logs, _redact_comments(await service.comments(row.number, seen_ids), redact), trouble
-    )
+    comments = _redact_comments(await service.comments(row.number, seen_ids), redact)
+    return PollResult(pull, checks, logs, comments, trouble)
 
 
 def _redact_comments(

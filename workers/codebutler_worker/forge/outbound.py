@@ -177,14 +177,9 @@ class Outbound:
 
     async def commits(self, commit: str, base: str) -> list[tuple[str, str]]:
         """(short ID, subject) of the commits of ``commit`` since ``base``, oldest first."""
-        output = await self._git(
-            "log",
-            "--reverse",
-            "--max-count=200",
-            "--format=%h%x09%s",
-            commit,
-            *(("--not", base) if base else ()),
-        )
+        exclude = ("--not", base) if base else ()
+        words = ("log", "--reverse", "--max-count=200", "--format=%h%x09%s", commit, *exclude)
+        output = await self._git(*words)
         return [(found[0], found[2]) for line in output.splitlines() if (found := line.partition("\t"))[2]]
 
     async def stat(self, commit: str, base: str) -> str:
@@ -222,9 +217,8 @@ def _git_error(ended: EndedProgram) -> str:
     if ended.code is None:
         return "git took too long"
     lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
-    error = next(
-        (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
-    )
+    errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    error = (errors or lines[-1:] or [""])[0]
     return mask_text(error.removeprefix("fatal: ")[:300]) or f"git ended with exit code {ended.code}"
 
 

@@ -122,18 +122,7 @@ async def public_address(host: str, port: int, resolve: Resolve) -> str:
 
 MAX_URL_CHARS = 2048
 PORTS = {"http": 80, "https": 443}
-_PRIVATE_SUFFIXES = (
-    "localhost",
-    "local",
-    "internal",
-    "intranet",
-    "lan",
-    "home",
-    "corp",
-    "private",
-    "arpa",
-    "onion",
-)
+_LOCAL = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa", "onion")
 """Suffixes of names that are never on the public internet, such as ``metadata.google.internal``."""
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]|[^\x00-\x7f\w\-.~!$&'()*+,;=:@/?#\[\]%]")
 
@@ -201,6 +190,6 @@ def _host(name: str) -> str:
     if ":" in host:
         return host  # an IPv6 address, which the resolver returns unchanged
     labels = host.split(".")
-    if len(labels) < 2 or labels[-1] in _PRIVATE_SUFFIXES:
+    if len(labels) < 2 or labels[-1] in _LOCAL:
         raise PageRefusedError(f"{host[:100]} is not a public name")
     return host

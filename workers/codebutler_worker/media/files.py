@@ -74,9 +74,8 @@ class Fetcher:
 
     async def fetch(self, file_id: str) -> FetchedFile:
         """Raises NotFetchedError, also after three minutes."""
-        found: FetchedFile | None = await self._request(
-            Fetch(request_id=uuid4().hex, file_id=file_id), FETCH_S
-        )
+        request = Fetch(request_id=uuid4().hex, file_id=file_id)
+        found: FetchedFile | None = await self._request(request, FETCH_S)
         if found is None:
             raise NotFetchedError("timeout")
         return found

@@ -181,9 +181,8 @@ class Reviews:
         # The service is an outsider too: secrets that people pasted or agents repeated must stay here.
         redactor = self._runtime.redactor
         redacted = [replace(each, text=redactor.redact(each.text)) for each in utterances]
-        answer = await ask(
-            learning.REVIEW_INSTRUCTIONS, learning.review_question(redactor.redact(memory), redacted)
-        )
+        question = learning.review_question(redactor.redact(memory), redacted)
+        answer = await ask(learning.REVIEW_INSTRUCTIONS, question)
         changes = self._without_secrets(learning.parse_operations(answer))
         # Only changes that will take effect are shown, asked about and stored.
         return list(self._without_secrets(apply_changes(changes, memory).applied))

@@ -135,9 +135,8 @@ def shorten_output(text: str) -> tuple[str, bool]:
 
 def clip_line(line: str, max_chars: int) -> str:
     """The beginning of a line, and how much is left out."""
-    return (
-        line if len(line) <= max_chars else f"{line[:max_chars]} [… {len(line) - max_chars} more characters]"
-    )
+    more = len(line) - max_chars
+    return line if more <= 0 else f"{line[:max_chars]} [… {more} more characters]"
 
 
 def _visible_line(line: str) -> str:
