@@ -73,7 +73,7 @@ def _copy_rows(
         rows = [dict(row) for row in database.execute(f"SELECT * FROM {table} WHERE {where}", (only,))]
         made = [_copy(table, row, back_s, names) for back_s, names in copies for row in rows]
         if made:
-            columns = ", ".join(made[0])
+            columns = ", ".join(f'"{column}"' for column in made[0])
             values = ", ".join(f":{column}" for column in made[0])
             database.executemany(f"INSERT INTO {table} ({columns}) VALUES ({values})", made)
     database.commit()
