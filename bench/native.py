@@ -13,8 +13,9 @@ import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace

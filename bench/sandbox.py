@@ -11,9 +11,10 @@ import asyncio
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace

@@ -12,8 +12,10 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from codebutler.config.paths import Home
 from codebutler.domain.version import VERSION

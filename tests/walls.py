@@ -6,8 +6,9 @@ What root's tests have laid out there becomes the ordinary user's just before a 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.common import Launch, NoSandbox, SandboxPolicy

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.chat.delivery.sender import Sender
@@ -39,8 +39,7 @@ PATIENCE_S = 60.0
 log = logging.getLogger("codebutler.chat.absence_notice")
 
 
-@dataclass(frozen=True)
-class ToldChannels:
+class ToldChannels(Struct, frozen=True):
     """The channels that may be ``told``, and those in which a card is ``asking`` somebody."""
 
     told: Callable[[], Collection[ConversationRef]]

@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, Self
+
+from msgspec import Struct
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.port import ABOUT_A_PLACE, ChatPort, History, HistoryPage, StatusLine
@@ -60,8 +61,7 @@ class ChatConnection(Protocol):
         """The channels have changed, or something may have been missed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServedChat:
+class ServedChat(Struct, frozen=True, kw_only=True):
     """One chat, its queue of outgoing calls, and the status line under its threads."""
 
     name: ChatName

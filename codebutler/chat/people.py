@@ -12,7 +12,6 @@ import logging
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from msgspec import Struct
@@ -136,8 +135,7 @@ class PayloadError(CodeButlerError):
     """The chat sent data of an unknown shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """Nothing for us, and why."""
 
     reason: str

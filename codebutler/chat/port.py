@@ -9,13 +9,13 @@ form for a reason. ``docs/explanation/chats.md`` documents it for users.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from random import Random
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import fields
 
 from codebutler.chat.layout import ReasonForm, Section
 from codebutler.domain.clock import Clock
@@ -166,16 +166,14 @@ CLOSED = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A rate limit: ``per_minute`` calls on average, ``burst`` of them at once."""
 
     per_minute: float
     burst: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How often a chat allows calls, over all channels and in each. A kind that is in neither has no limit. If private
     chats allow more, ``private`` says how much, and ``is_private`` which channels they are.
 
@@ -194,8 +192,7 @@ class Limits:
     presses_kept: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelMoved:
+class ChannelMoved(Struct, frozen=True):
     """What happened to a channel: ``archived``, ``left`` (we were removed), ``back``."""
 
     channel: ConversationRef
@@ -282,8 +279,7 @@ class HomePage(Protocol):
         """Show ``parts`` to one person, replacing the earlier ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True, kw_only=True):
     """The optional capabilities of a chat; None = it lacks this one."""
 
     history: History | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.cli.context import home
 from codebutler.cli.output import notice, warn
@@ -97,8 +97,7 @@ def _rewrite(directory: PrivateDir, edit: Edit, source: str) -> tuple[bytes | No
     return before, layer
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """Something that was migrated (or, for a check, would be)."""
 
     file: str

@@ -4,13 +4,13 @@ and disable skills."""
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from codebutler.cli.command import App
 from codebutler.cli.config_files import Layer, change
@@ -43,8 +43,7 @@ MEMORY_OF = typer.Argument(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEntry:
+class MemoryEntry(Struct, frozen=True):
     """A fact, and its origin; ``at`` is ISO 8601. ``name``: an agent's key for it."""
 
     text: str

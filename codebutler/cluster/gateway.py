@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
+
+from msgspec import structs
 
 from codebutler.cluster.absence import AbsenceNotices
 from codebutler.cluster.buckets import BusError
@@ -294,7 +295,7 @@ class HostWorkers:
                 await self._clock.sleep(LEASE_WAIT_S)  # anything sent now would be refused
             try:
                 event = await self._absence.reclassify(remote.repo, entry.event)
-                await self._publish(remote, dataclasses.replace(entry, event=event))
+                await self._publish(remote, structs.replace(entry, event=event))
                 self._absence.on_sent(remote.repo, entry.event)
             except FrameTooLargeError as error:
                 log.warning("event %d cannot be delivered and is dropped: %s", entry.seq, error)

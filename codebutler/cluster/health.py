@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -29,8 +28,7 @@ from codebutler.protocol.messages import Finding, fail, ok, warn
 ANSWERS_S = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerFacts(Struct, frozen=True, kw_only=True):
     """What a server reports about itself. ``clock_ahead_s``: how far its clock is ahead of this machine's.
     ``has_jetstream``: it keeps streams at all; ``is_synced``: it acknowledges a message once it is on disk.
     ``missing_data``: the data that it should have and does not have yet, "" if it has everything. A stream's leader may
@@ -45,8 +43,7 @@ class ServerFacts:
     missing_data: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamFacts:
+class StreamFacts(Struct, frozen=True, kw_only=True):
     """``replicas``: on how many servers it should be; ``behind``: the servers that do not have all of it now, "another
     server" for each without a name."""
 

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from uuid import uuid4
+
+from msgspec import Struct
 
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus, DeliveredMessage
@@ -56,8 +57,7 @@ ANSWERS_AT_ONCE = 64
 log = logging.getLogger("codebutler.cluster")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalRepos:
+class LocalRepos(Struct, frozen=True):
     """The part of an assignment that this machine can serve: settings by name, and rows of what it cannot serve.
     ``registered``: the names of all repositories that it has."""
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.cluster.buckets import BusError, KeyBucket, retry_until_answered
 from codebutler.cluster.bus import Bus
@@ -134,8 +136,7 @@ class Leadership:
             await self._bucket.delete(GATEWAY, self._revision)
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """The process that acts as a host; it was last heard from at ``seen_s``. ``has_left``: it said then that it
     ends."""
 
@@ -212,8 +213,7 @@ class HostLeases:
         return self._holders.get(host)
 
 
-@dataclass(frozen=True, slots=True)
-class Epochs:
+class Epochs(Struct, frozen=True):
     """The epochs that a gateway's messages carry: of its own lease, and of those that it has granted to hosts."""
 
     leadership: Leadership

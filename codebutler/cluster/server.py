@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from codebutler.cluster.membership import is_loopback
 from codebutler.config.paths import make_private
@@ -31,8 +32,7 @@ CERTIFICATE, CERTIFICATE_KEY, CA, CLIENT_CA = "server.pem", "server-key.pem", "c
 """The names of files next to the configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """The signed claims by which servers know the members. ``accounts`` by public key; hosts' accounts are added later,
     without a restart."""
 
@@ -41,8 +41,7 @@ class Trust:
     accounts: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NatsNode:
+class NatsNode(Struct, frozen=True):
     """One of the servers, and its address for everybody else."""
 
     host: str
@@ -135,8 +134,7 @@ subjectAltName = {names}
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """A certificate and its key, both as PEM."""
 
     certificate: bytes

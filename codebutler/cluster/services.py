@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct
 
 from codebutler.chat.port import Download, Take
 from codebutler.cluster.buckets import BusError
@@ -47,8 +48,7 @@ MAX_PIECE_REQUESTS = 10
 """How often to ask for one piece of a file; each question waits some seconds."""
 
 
-@dataclass
-class HeldLease:
+class HeldLease(Struct):
     """The lease that this process of a host was granted, and by which gateway. ``valid_until_s`` is a
     ``Clock.boottime``."""
 

@@ -11,12 +11,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.files import open_regular
@@ -58,8 +58,7 @@ def kimi_sessions(code: Path, workdir: Path) -> Path:
     return code / "sessions" / f"wd_{slug}_{hashlib.sha256(real.encode()).hexdigest()[:12]}"
 
 
-@dataclass(frozen=True, slots=True)
-class PastSession:
+class PastSession(Struct, frozen=True):
     """A session: people's messages, oldest first, and the last answer. ``changed_s``: Unix time.
 
     ``from_terminal``: a person started it in a terminal.
@@ -73,8 +72,7 @@ class PastSession:
     from_terminal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFiles:
+class SessionFiles(Struct, frozen=True):
     """Where an agent keeps the sessions of a working directory; ``record`` gives a session's record there."""
 
     agent: str

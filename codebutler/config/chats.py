@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
 from codebutler.config.section import Section, Url
 from codebutler.domain.refs import NO_CHANNEL, NO_PERSON, ConversationRef, PersonRef
@@ -23,8 +22,7 @@ PEOPLE = "allowed_users"
 """The attribute of every chat's section with the people who may speak there."""
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(Struct, frozen=True):
     """A key for a token: its attribute, its name in the file, the token's pattern, and the expected value in
     words."""
 

@@ -18,10 +18,11 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Literal, Self
+
+from msgspec import Struct
 
 from codebutler.domain.errors import CodeButlerError, SandboxUnavailableError
 from codebutler.platform.system import this_system
@@ -170,8 +171,7 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
 GIVEN_UP = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """An ordinary user, by number, as whom root starts programs."""
 
     uid: int
@@ -236,8 +236,7 @@ def unreachable_because(owner: Owner, *paths: Path) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """A remote repository's URL. ``host`` includes its port; ``path`` has no leading slash and no ``.git``. ``login``:
     what precedes the host, with its ``@``."""
 

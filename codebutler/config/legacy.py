@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.load import join, known_keys, printable_key
 from codebutler.config.merge import put
@@ -22,8 +22,7 @@ _RENAMED = {
 _SNAKE = re.compile(r"[_-]+([A-Za-z0-9])")
 
 
-@dataclass(frozen=True)
-class MigratedConfig:
+class MigratedConfig(Struct, frozen=True):
     """Today's content, and one line for each dropped key or one that needs attention."""
 
     values: dict[str, Any]

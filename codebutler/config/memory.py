@@ -17,9 +17,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from codebutler.config.paths import RepoPaths
 from codebutler.domain.errors import CodeButlerError, ConfigError
@@ -57,8 +58,7 @@ FULL_SHARE = 0.8
 """Above this share of the limits it is consolidated."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryFile:
+class MemoryFile(Struct, frozen=True):
     """The memory of the repository at ``repo``. Blocking: use it in a thread."""
 
     repo: Path
@@ -143,8 +143,7 @@ def _is_hidden(char: str) -> bool:
 Refusal = Literal["empty", "known", "unknown", "full"]
 
 
-@dataclass(frozen=True, slots=True)
-class FactChange:
+class FactChange(Struct, frozen=True):
     """One change of a fact: without ``old`` it is new, without ``new`` it is removed. No bullets."""
 
     old: str = ""
@@ -161,8 +160,7 @@ class FactChange:
         return FactChange(self.new, self.old)
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyResult:
+class ApplyResult(Struct, frozen=True):
     """The text after all changes: those ``applied``, and those refused, with the reason."""
 
     text: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.schema import CommandRule, Config
 
@@ -23,16 +23,14 @@ BUILTIN_COMMANDS = (
 )
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """One source: nested dicts with the keys of ``config.json``."""
 
     source: str
     values: JsonObject
 
 
-@dataclass(frozen=True)
-class MergedLayers:
+class MergedLayers(Struct, frozen=True):
     """The result; ``provenance`` maps each dotted key (``commands.<prefix>`` for commands) to its source."""
 
     values: JsonObject

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.domain.errors import ConfigError
 from codebutler.platform.files import PrivateDir, write_error
@@ -16,8 +17,7 @@ CONFIG_NAME = "config.json"
 PRIVATE_DIR = ".codebutler"
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(Struct, frozen=True):
     """The files in ``$CODEBUTLER_HOME``: one installation, one supervisor. Mode 0700, its files 0600."""
 
     root: Path
@@ -121,8 +121,7 @@ class Home:
         return PrivateDir(self.root, follow_links=True, create=True)
 
 
-@dataclass(frozen=True)
-class RepoPaths:
+class RepoPaths(Struct, frozen=True):
     """CodeButler's files in a repository, below ``<repo>/.codebutler``. The repository is not trusted."""
 
     repo: Path

@@ -9,9 +9,10 @@ refused. How many people have to allow a call, and whose approval counts, is dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
+
+from msgspec import Struct
 
 from codebutler.config.chats import EVERYBODY, PEOPLE
 from codebutler.config.programs import is_shell, objection_to
@@ -45,8 +46,7 @@ ANY_AGENT: Prefixes = ("*",)
 """Instead of prefixes: any agent that the person may use there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirements:
+class Requirements(Struct, frozen=True):
     """What an action requires besides being one of ``allowedUsers``. ``rule``: if there are ``authorization.rules``,
     one that allows the channel or, with "agent", the channel and the agent. ``patterns``: the configuration's patterns
     must allow a shell's text. ``own``: only the author. ``named``: only those in ``authorization.mayLoosen``.
@@ -85,8 +85,7 @@ ACTIONS: Mapping[Action, Requirements] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(Struct, frozen=True):
     """The person. ``is_owner``: they use the control socket, which only the owner of this machine reaches, or
     a file that only the owner writes."""
 
@@ -94,8 +93,7 @@ class Person:
     is_owner: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """The place: a repository's configuration, its channel, the agent's prefixes for people and rules, the
     text for it, and the author of what is to be changed."""
 
@@ -106,8 +104,7 @@ class Where:
     author: PersonRef = NO_PERSON
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The answer of ``may``. ``reason`` is for the audit log; ``message`` is the text for a refused person.
     ``is_stranger``: the person may do nothing here."""
 

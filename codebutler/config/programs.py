@@ -27,11 +27,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.config.paths import Home
@@ -321,8 +321,7 @@ ModelSection = ClaudeSection | KimiSection | NativeSection
 """The settings of an agent with a model and mode of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """For one agent; "" = as configured."""
 
     model: str = ""

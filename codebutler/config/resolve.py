@@ -10,10 +10,10 @@ import errno
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.config.channels import channel_in, channel_layer
@@ -31,8 +31,7 @@ REGISTRY = "repos.json"
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The merged configuration; ``values`` is the same as JSON, ``provenance`` maps dotted keys to sources.
 
     ``notes`` are warnings for people, one line each. ``trusted`` is false while a repository's file is not
@@ -180,8 +179,7 @@ def _number(value: str) -> float:
     return number
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """One variable: the dotted key it overrides and how its text is read."""
 
     key: str

@@ -14,11 +14,11 @@ import re
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.domain.errors import CodeButlerError
@@ -51,8 +51,7 @@ json.dump({"text": f"You said: {given['arguments']}"}, sys.stdout)
 '''
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSkills:
+class FoundSkills(Struct, frozen=True):
     """Skills by name, and one line for each that cannot be used. ``untrusted``: the repository's untrusted
     ones, which are not included."""
 
@@ -65,8 +64,7 @@ class FoundSkills:
         return {name: skill for name, skill in self.skills.items() if name not in set(disabled)}
 
 
-@dataclass(frozen=True, slots=True)
-class _SkillFiles:
+class _SkillFiles(Struct, frozen=True):
     name: str
     text: bytes
     program: bytes | None
@@ -170,8 +168,7 @@ class SkillError(CodeButlerError):
     """A skill cannot be used; one line that says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(Struct, frozen=True):
     """One skill. ``program`` is the source of its ``skill.py``, "" if it has only instructions."""
 
     name: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Word:
+
+class Word(Struct, frozen=True):
     """One of our commands.
 
     ``usage`` is its argument as shown to people, ``pattern`` what the whole argument must match (ignoring case);

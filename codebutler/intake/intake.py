@@ -14,12 +14,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from operator import itemgetter
 from typing import Literal, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.config.permission import Decision, decide_request
@@ -73,13 +73,15 @@ def _nothing(_repo: Repo, _thread: MessageRef) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Threads:
+class Threads(Struct, frozen=True):
     """What is known about threads: ``awaits`` says whether something in one waits for a reply, ``direct``
     which repository one of a direct conversation is about."""
 
     awaits: Callable[[Repo, MessageRef], bool] = _nothing
     direct: DirectReader | None = None
+
+
+NOTHING_KNOWN = Threads()
 
 
 class Intake:
@@ -95,7 +97,7 @@ class Intake:
         dispatch: Callable[[Entry], None],
         refusals: Refusals,
         clock: Clock,
-        threads: Threads = Threads(),
+        threads: Threads = NOTHING_KNOWN,
     ) -> None:
         self._repos = repos
         self._journal = journal
@@ -253,8 +255,7 @@ RETRY_S = 5.0
 log = logging.getLogger("codebutler.audit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class Steps(Struct, frozen=True, kw_only=True):
     """What an event passes, in this order. ``direct_message`` answers a direct message, or makes it one of its
     repository's channel. ``parent_command`` answers a command that no worker runs.
 

@@ -8,11 +8,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
@@ -35,16 +36,14 @@ T = TypeVar("T")
 Label = Literal["append", "settle", ""]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadJob:
+class ReadJob(Struct, frozen=True):
     """A query, in the order of the jobs; ``done``, which belongs to the asking loop, gets its result."""
 
     function: Callable[[sqlite3.Connection], Any]
     done: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteJob:
+class WriteJob(Struct, frozen=True):
     """A write; ``done`` gets its result: for an "append" the new entry's seq, None if it was known. ``label``
     names its kill points; "" = no event depends on it."""
 
@@ -53,15 +52,13 @@ class WriteJob:
     label: Label
 
 
-@dataclass(frozen=True, slots=True)
-class SettleJob:
+class SettleJob(Struct, frozen=True):
     """A worker has stored the entry."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class WatchJob:
+class WatchJob(Struct, frozen=True):
     """Resolved with a sentence once the file was removed or replaced, and is back or cannot be restored."""
 
     done: asyncio.Future[str]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Event, Request
@@ -19,8 +19,7 @@ from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 LOOK_BACK_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A committed event; ``seq`` is its place in the journal. ``trace``: the context of its trace, "" = none."""
 
     seq: int
@@ -31,8 +30,7 @@ class Entry:
     trace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenMessage:
+class SeenMessage(Struct, frozen=True):
     """A received message. ``taken``: it was accepted; else it was ignored (a stranger's)."""
 
     ref: MessageRef
@@ -42,8 +40,7 @@ class SeenMessage:
     sent_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """What may have been missed in a channel: messages after ``since_s``, and the ``known`` ones from
     LOOK_BACK_S before on. Messages up to ``floor_s`` are not ours: they were written before we first
     listened.

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from codebutler.config.channels import served_chats, without_tokens
 from codebutler.config.chats import ChatName, chat_of
 from codebutler.config.paths import Home
@@ -64,8 +67,7 @@ class Repo:
         object.__setattr__(self, "prefixes", prefixes)
 
 
-@dataclass(frozen=True)
-class Served:
+class Served(Struct, frozen=True):
     """A registered repository that can be served, with its configuration."""
 
     entry: RepoEntry
@@ -101,22 +103,20 @@ class Served:
         )
 
 
-@dataclass(frozen=True)
-class Unserved:
+class Unserved(Struct, frozen=True):
     """One that cannot be served, and the line that says what to do about it."""
 
     entry: RepoEntry
     problem: str
 
 
-@dataclass(frozen=True)
-class RepoTable:
+class RepoTable(Struct, frozen=True):
     """All registered repositories, as read at one moment; read it again to see changes. ``config``: what holds for all
     of them."""
 
     served: tuple[Served, ...]
     unserved: tuple[Unserved, ...] = ()
-    config: Config = field(default_factory=Config)
+    config: Config = msgspec.field(default_factory=Config)
 
     @classmethod
     def read(cls, home: Home, env: Mapping[str, str], *, of_hosts: bool = False) -> RepoTable:

@@ -15,14 +15,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.refs import NO_CHANNEL, NO_PERSON, ConversationRef, PersonRef
@@ -51,8 +50,7 @@ COUNTED_S = 3600.0
 MOST = 10_000
 
 
-@dataclass(slots=True)
-class _Count:
+class _Count(Struct):
     since_s: float
     last: AuditAct
     more: int = 0

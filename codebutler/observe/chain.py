@@ -16,7 +16,6 @@ import os
 import re
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -118,8 +117,7 @@ def head_of(path: Path) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
+class Break(Struct, frozen=True):
     """The first line (from 1) that does not match the one before; ``cut``: lines were removed before it or, at the end,
     after it."""
 

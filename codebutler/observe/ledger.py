@@ -14,12 +14,13 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from codebutler.config.chats import message_url
 from codebutler.config.paths import RepoPaths
@@ -46,8 +47,7 @@ _TEXTS = (
 _NUMBERS = ("input_tokens", "output_tokens", "cost_usd", "worked_s", "files")
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """From the start of ``first`` to the start of ``until``, both days of ``zone``."""
 
     first: date

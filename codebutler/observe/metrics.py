@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from codebutler.platform.tasks import BoundedDict
 
@@ -26,8 +27,7 @@ LABELS = 1000
 """The maximum number of series for turns: configurations choose the names of agents."""
 
 
-@dataclass(slots=True)
-class CallCounts:
+class CallCounts(Struct):
     """One chat's calls by kind: those ``made``, those it ``limited`` (asked us to retry later), and those ``dropped``
     unsent because something newer replaced them."""
 
@@ -74,8 +74,7 @@ class EventCounts:
         return self._sum_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsFacts:
+class MetricsFacts(Struct, frozen=True, kw_only=True):
     """``status``: the object of `codebutler status`; ``calls`` by the chat's name in it; ``lines``: log lines by
     tag."""
 

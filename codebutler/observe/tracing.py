@@ -8,10 +8,12 @@ agents and tools, times and outcomes: nothing that a person or an agent wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import Event, MessagePosted, TurnOutcome
@@ -25,8 +27,7 @@ FAILURES = frozenset({"failed", "interrupted"})
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpan:
+class RunSpan(Struct, frozen=True, kw_only=True):
     """One span; times in nanoseconds since the epoch, IDs in hex. ``parent`` "" = the trace's first span."""
 
     trace: str
@@ -39,8 +40,7 @@ class RunSpan:
     failed: bool = False
 
 
-@dataclass(slots=True)
-class _OpenTrace:
+class _OpenTrace(Struct):
     """A message that has no outcome yet. ``worked`` is when its run had a result."""
 
     trace: str

@@ -11,8 +11,9 @@ import ast
 import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from codebutler.text.redact import REDACTED
 
@@ -29,8 +30,7 @@ _FINDING_FUNCTIONS = frozenset(("ok", "warn", "fail"))
 """The functions that make findings: constants in their arguments are our own words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phrasebook:
+class Phrasebook(Struct, frozen=True):
     """The sentences and words in our source. ``sentences``: the fixed parts around each one's placeholders, most
     specific first."""
 
@@ -83,8 +83,7 @@ def _words(node: ast.AST) -> Iterator[str]:
         )
 
 
-@dataclass
-class Anonymizer:
+class Anonymizer(Struct):
     """Pseudonyms that stay the same within one report; ``names`` are pseudonyms given beforehand, by what they
     replace."""
 

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.git_repo import Owner, sudo_user, unreachable_because
 from codebutler.config.paths import Home
@@ -70,8 +70,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     dashboard: str = ""
 
 
-@dataclass(frozen=True)
-class DemoOptions:
+class DemoOptions(Struct, frozen=True):
     """What the person asked for: a repository (None = a sample), a port (0 = any), an agent."""
 
     path: Path | None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.chat.chats import Chats
 from codebutler.chat.layout import Section
@@ -39,8 +39,7 @@ TROUBLED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HomeSources:
+class HomeSources(Struct, frozen=True):
     """The workers' newest ``turns``, the ``cards`` that a user may see (None for a stranger), the chat's
     problem ("" if it has none), and the key that says who may use it."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from codebutler.chat.layout import Placed, Section, asked_part, going_on, packed
@@ -40,8 +40,7 @@ UNSERVED = Section("⚠️ That repository is no longer served: nothing was deci
 """For somebody who pressed a button of a removed repository, until the next change."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepoCard:
+class RepoCard(Struct, frozen=True):
     """A repository as one of its users sees it. ``trouble``: its problem, "" if it has none; ``load``: the
     number of runs of each kind, "" if there are none; ``today``: today's use, "" if unknown; ``week``: what
     was used on the last seven days. ``channel_name``: as people read it. ``host``: its machine in a cluster."""

@@ -17,9 +17,10 @@ import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from codebutler.config.git_repo import (
     BOUNDED,
@@ -88,8 +89,7 @@ Told = Callable[[str], Awaitable[None]]
 """Receives a clone's progress: git's name for the stage, and how much of it is done."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutLimits:
+class CheckoutLimits(Struct, frozen=True):
     """Limits of a clone: seconds, and bytes on disk (0 = any)."""
 
     seconds: float

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.chat.chats import Chats
 from codebutler.config.permission import decide_request
@@ -54,8 +55,7 @@ log = logging.getLogger("codebutler.parent.direct")
 Thread = tuple[ConversationRef, MessageRef]
 
 
-@dataclass(frozen=True, slots=True)
-class DirectSources:
+class DirectSources(Struct, frozen=True):
     """Look-ups: threads, the served repositories by channel, what a person may see of them, and why a worker
     stays down ("" if it does not); and where refusals are recorded."""
 

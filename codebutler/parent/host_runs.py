@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec import Struct
 
 from codebutler.cluster.services import HostServices
 from codebutler.config.programs import uses_model
@@ -44,8 +45,7 @@ from codebutler.supervisor.port import Services
 MAX_TROUBLE_CHARS = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class HostedHere:
+class HostedHere(Struct, frozen=True):
     """A repository that this host serves, as its worker sees it and as it is registered."""
 
     settings: RepoSettings

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from codebutler.chat.chats import ChatConnection, Chats
 from codebutler.chat.platform import ConnectedChat, Host, Integration, Opening, Platform
@@ -28,8 +29,7 @@ from codebutler.schedule.scheduler import Publish, Scheduler
 from codebutler.supervisor.workers import Workers
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outbound:
+class Outbound(Struct, frozen=True, kw_only=True):
     """Sends what workers post to the chats. ``publish`` posts what the schedule and our own commands say, once."""
 
     chats: Chats
@@ -39,8 +39,7 @@ class Outbound:
     cards: Cards
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inbound:
+class Inbound(Struct, frozen=True, kw_only=True):
     """The way in: from the chats, hooks and the clock to the workers."""
 
     intake: Intake
@@ -52,8 +51,7 @@ class Inbound:
     moves: RepoMoves
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenedChat:
+class OpenedChat(Struct, frozen=True, kw_only=True):
     """A chat before it is connected, and its own notes."""
 
     platform: Platform

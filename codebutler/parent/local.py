@@ -10,9 +10,10 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
@@ -35,8 +36,7 @@ from codebutler.supervisor.workers import Workers
 Record = Callable[[str, LogTag, str], None]
 
 
-@dataclass(frozen=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """A process that holds its home: what every composition root starts from."""
 
     home: Home

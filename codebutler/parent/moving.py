@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.config.permission import Where, admitted, may
@@ -42,8 +42,7 @@ ONE_MACHINE = "Everything is on this machine: only a cluster has other hosts to 
 log = logging.getLogger("codebutler.parent")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MoveMeans:
+class MoveMeans(Struct, frozen=True, kw_only=True):
     """What moves need. ``notes``: shared by all gateways."""
 
     registry: Registry

@@ -10,11 +10,10 @@ import asyncio
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import json
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from codebutler.chat.chats import Chats
@@ -66,8 +65,7 @@ class NotServedError(CodeButlerError):
     """The repository and its channel exist; only somebody at the machine can continue."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Means:
+class Means(Struct, frozen=True, kw_only=True):
     """What is needed to create repositories. ``env``: the supervisor's environment."""
 
     home: Home

@@ -8,16 +8,14 @@ it into its own registry.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from codebutler.chat.listeners import Listeners
@@ -130,8 +128,7 @@ class LatestTurns:
             await self._notes.keep_note(NOTE, msgspec.json.encode(self._turns).decode())
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Struct, frozen=True):
     """What a parent is built from. ``serves_hosts``: it serves the repositories of hosts, not this machine's, and
     another gateway may have led before. ``journal`` opens the journal's file. ``notes``: those that the next gateway
     needs, None where the journal is enough."""
@@ -147,8 +144,7 @@ class Given:
     notes: Notes | None = None
 
 
-@dataclass(frozen=True)
-class Signals:
+class Signals(Struct, frozen=True):
     """Connects parts made at different times: something that App Home shows has ``changed``; a worker found a
     turn of a channel ``interrupted``."""
 
@@ -182,8 +178,7 @@ class Reloads:
                     done.set_result(None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """The composition root closes them. ``restored``: the journal is a backup. ``notes``: what the next gateway needs,
     too."""
 
@@ -217,7 +212,7 @@ class Parts:
         if (tracing := self.tracing) is None:
             return deliver
         return lambda entry: deliver(
-            dataclasses.replace(entry, trace=tracing.delivered(entry.event, entry.received_at))
+            structs.replace(entry, trace=tracing.delivered(entry.event, entry.received_at))
         )
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config, RepoSettings
@@ -38,8 +38,7 @@ NONE: Exact = (0, 0, 0, 0)
 NO_DAYS: Days = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """A registered repository, and how its use is counted. ``is_remote``: its store is on a host."""
 
     name: str

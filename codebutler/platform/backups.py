@@ -15,11 +15,12 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
+
+from msgspec import Struct
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, StoreDamagedError
@@ -33,8 +34,7 @@ BROUGHT_ALONG = ("", "-wal", "-shm")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """``path`` was replaced by a backup. Data written after ``taken_at`` is missing.
 
     ``aside`` is where the damaged file is now, None if there was none.

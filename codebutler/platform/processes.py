@@ -17,7 +17,8 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.domain.errors import EXIT_FAILED
 from codebutler.platform.system import this_system
@@ -68,8 +69,7 @@ LEAST_WORKERS = 4
 FOR_A_START = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptors:
+class Descriptors(Struct, frozen=True):
     """How many files this process may have open (RLIMIT_NOFILE, getrlimit(2)): ``given`` is the soft limit that we were
     started with, ``now`` the current one, raised for ourselves, not for our children.
 

@@ -18,9 +18,10 @@ import plistlib
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from codebutler.domain.errors import EXIT_CONFIGURATION, CodeButlerError
 
@@ -32,8 +33,7 @@ RUN_S = 60.0
 State = Literal["absent", "starting", "running", "stopped", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """The state of the service. ``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
 
     state: State
@@ -41,8 +41,7 @@ class Report:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
+class ProgramResult(Struct, frozen=True):
     """A program's result."""
 
     code: int
@@ -85,8 +84,7 @@ def run(argv: Sequence[str]) -> ProgramResult:
     return ProgramResult(done.returncode, done.stdout.strip(), done.stderr.strip())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSpec:
+class ServiceSpec(Struct, frozen=True, kw_only=True):
     """The service to install. ``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment``
     is all it gets of the installing shell. ``stop_s``: how long an orderly stop may take."""
 

@@ -14,10 +14,11 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.domain.errors import StoreDamagedError, StoreError, StoreFullError, StoreTooNewError
 from codebutler.domain.version import VERSION, as_number, as_text
@@ -49,8 +50,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StoredContents:
+class StoredContents(Struct, frozen=True):
     """The content of a file: columns by table, Alembic's revision (None = never versioned, "" = the base), and the
     CodeButler that wrote it last ("" = unknown)."""
 
@@ -330,8 +330,7 @@ def _go_on(path: Path, stop: threading.Event | None, _status: int, _remaining: i
         raise StoreError(f"{path}: the copy was cancelled")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A file at its newest revision, ``head``: the columns of its tables, and the statements that create it."""
 
     head: str

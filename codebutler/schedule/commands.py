@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
@@ -121,8 +122,7 @@ def when(moment: datetime, now: datetime, zone: tzinfo) -> str:
     return f"on {there:%Y-%m-%d} at {there:%H:%M}"
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Struct, frozen=True):
     """Who asks, and from where; ``key`` is the same if the same request is repeated."""
 
     user: PersonRef

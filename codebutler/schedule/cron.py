@@ -8,11 +8,11 @@ time ends (a job with a fixed hour runs once).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from apscheduler.triggers.cron import CronTrigger
+from msgspec import Struct
 
 MACROS = {
     "@hourly": "0 * * * *",
@@ -27,8 +27,7 @@ WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WEEKDAY = re.compile(r"([a-z]{3}|[0-7])(?:-([a-z]{3}|[0-7]))?(?:/(\d+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(Struct, frozen=True):
     """A cron line in a time zone. Made by ``parse``."""
 
     line: str

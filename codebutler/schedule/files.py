@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.programs import program_names
@@ -34,8 +35,7 @@ from codebutler.schedule.jobs import (
 from codebutler.schedule.state import key_of
 
 
-@dataclass(frozen=True, slots=True)
-class JobSource:
+class JobSource(Struct, frozen=True):
     """Where a ``jobs.yaml`` is read. ``repo`` is "" for the home's, which alone has an ``env``: the variables that hold
     its hooks' secrets. ``read`` returns the content and the file's path. Both may raise CodeButlerError; without a file
     ``read`` returns None or raises FileNotFoundError."""
@@ -52,8 +52,7 @@ class JobSource:
         return self.places[0].channel if self.repo else NO_CHANNEL
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(Struct, frozen=True):
     """One line about what has changed since the last look; ``repo`` and ``channel`` are "" for the home's file.
     ``trouble``: a person must fix the file."""
 
@@ -63,12 +62,11 @@ class News:
     trouble: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FoundJobs:
+class FoundJobs(Struct, frozen=True):
     """All jobs by their key, all hooks by name. ``unsettled``: a file is being written, so look again soon."""
 
     jobs: Mapping[str, Job]
-    hooks: Mapping[str, Hook] = field(default_factory=dict)
+    hooks: Mapping[str, Hook] = msgspec.field(default_factory=dict)
     news: tuple[News, ...] = ()
     unsettled: bool = False
 
@@ -82,8 +80,7 @@ class _Reading:
     env: Mapping[str, str] | None = field(default=None, repr=False)
 
 
-@dataclass
-class JobFiles:
+class JobFiles(Struct):
     """Reads all files; the last valid version stays in force while a file is broken. ``own`` are the jobs that settings
     ask for, by key.
 
@@ -93,8 +90,8 @@ class JobFiles:
 
     sources: Callable[[], list[JobSource]]
     own: Callable[[], Mapping[str, Job]] = dict
-    _read: dict[str, _Reading] = field(default_factory=dict)
-    _seen_once: dict[str, _Reading] = field(default_factory=dict)
+    _read: dict[str, _Reading] = msgspec.field(default_factory=dict)
+    _seen_once: dict[str, _Reading] = msgspec.field(default_factory=dict)
 
     def look(self) -> FoundJobs:
         """Read what has changed. Blocks; never raises."""

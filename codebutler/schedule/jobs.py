@@ -7,11 +7,11 @@ import hmac
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.load import explain
 from codebutler.config.programs import RUN
@@ -42,8 +42,7 @@ class HookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A hook that can be called."""
 
     name: str
@@ -170,8 +169,7 @@ class _JobsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: tuple[HookSpec, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobPlace:
+class JobPlace(Struct, frozen=True):
     """A repository as a job may name it. ``programs``: its prefixes that start a program rather than an agent."""
 
     repo: str
@@ -180,8 +178,7 @@ class JobPlace:
     programs: frozenset[str] = frozenset({RUN.prefix})
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A job that can run: ``text`` is posted in ``channel`` when ``cron`` is due or a file in ``watch`` changes.
 
     ``digest`` changes with any change of its entry. ``reports``: a report is posted instead, and nothing runs.
@@ -210,8 +207,7 @@ class Job:
         return self.cron.line if self.cron is not None else f"watch {' '.join(self.watch)}"
 
 
-@dataclass(frozen=True, slots=True)
-class FileContents:
+class FileContents(Struct, frozen=True):
     """The content of a file."""
 
     jobs: tuple[Job, ...] = ()

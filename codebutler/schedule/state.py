@@ -7,7 +7,6 @@ under the same operation id, never begun twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -58,8 +57,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     timers: tuple[Timer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobRun:
+class JobRun(Struct, frozen=True):
     """A run to be posted now; ``key`` is the same for every attempt."""
 
     job: Job

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.errors import EXIT_CONFIGURATION, EXIT_IOERR
 from codebutler.protocol.messages import StopReason
@@ -47,8 +49,7 @@ def public(state: WorkerState) -> PublicState:
 # What a worker process has been doing and for how long, and what follows from it. Pure: time is an argument.
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerTiming:
+class WorkerTiming(Struct, frozen=True):
     """How long things may take. ``abort_s``: to dump its stacks; ``eof_s``: to end after its pipe is closed;
     ``slot_s``: how long a slow start may block other starts."""
 
@@ -140,8 +141,7 @@ class Vitals:
 # the machine lacked resources is not a death: it is only retried.
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """How a dead worker is restarted; all durations are in seconds."""
 
     first_delay_s: float = 1.0
@@ -153,8 +153,7 @@ class Policy:
     disk_retry_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """The deaths of a worker (monotonic times), and the quarantine that followed."""
 
     deaths: tuple[float, ...] = ()
@@ -162,23 +161,20 @@ class Record:
     quarantined: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """Restart it in ``delay_s`` seconds."""
 
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantine:
+class Quarantine(Struct, frozen=True):
     """Leave it down and retry in ``retry_s`` seconds. ``news``: nobody has been told yet."""
 
     retry_s: float
     news: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """A restart cannot help until the configuration changes."""
 
 

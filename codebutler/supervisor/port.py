@@ -6,10 +6,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from codebutler.chat.port import Download, Take
 from codebutler.config.schema import RepoSettings
@@ -205,8 +204,7 @@ class Places:
 STARTS_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """Shared by all handles; ``rng`` returns numbers in [0, 1). Create it inside a running loop. ``places``: how many
     may run at once; ``slots``: how many of them may be starting."""
 

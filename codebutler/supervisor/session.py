@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError
@@ -67,8 +66,7 @@ STALL_S = 1.0
 MOST_ENDINGS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerExit:
+class WorkerExit(Struct, frozen=True):
     """How a process ended. ``exit_code`` None: it never started, since the machine lacked resources. ``stop_reason``:
     why it was asked to end; ``why``: its fault or its last error."""
 
@@ -78,8 +76,7 @@ class WorkerExit:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
+class SessionContext(Struct, frozen=True):
     """What outlives a process: its repository, what to deliver, what is being sent, what it is asked, its reports.
 
     ``moved`` is called when the process is ready ("running") and when it was asked to end ("stopping").

@@ -4,7 +4,6 @@ machines."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -53,8 +52,7 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     hosts: tuple[HostRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mover:
+class Mover(Struct, frozen=True):
     """The steps that move a repository (the first argument) to another host. ``hold`` keeps new events until
     ``release``; clicks and `!stop` still reach the old host, unless the second argument names it: then only its last
     reports are accepted. ``ended`` returns once nothing is unfinished on the old host, ``sent`` once nothing is on its

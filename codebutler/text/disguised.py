@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct
 
 LEAST_CHARS = 12
 """Shorter values would match by chance once all gaps are closed."""
@@ -122,8 +123,7 @@ LEAST_ESCAPES = 6
 _HEX = "[0-9A-Fa-f]"
 
 
-@dataclass(frozen=True, slots=True)
-class EscapeKind:
+class EscapeKind(Struct, frozen=True):
     """One way to write a byte, or a character (``wide``): its signs (each contains one of ``signs``), the expressions
     for all of it, for its number, and for the last of several, which may be written differently."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -102,8 +104,7 @@ def split_markdown(markdown: str, limit: int) -> list[str]:
     return splitter.parts
 
 
-@dataclass(frozen=True, slots=True)
-class _Fence:
+class _Fence(Struct, frozen=True):
     """An open code fence: how to close it and how to open it again."""
 
     prefix: str
@@ -123,8 +124,7 @@ class _Fence:
         return replace(self, prefix=self.prefix.rstrip(" \t") if ">" in self.prefix else "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """A line of the text with its newline; ``fence`` is the one open after it."""
 
     text: str
@@ -142,8 +142,7 @@ class _Line:
         return not self.opens and not self.text.isspace()
 
 
-@dataclass
-class _Splitter:
+class _Splitter(Struct):
     """Collects lines until the next would not fit, then emits those before the best break."""
 
     limit: int
@@ -250,8 +249,7 @@ def _closes(match: re.Match[str], fence: _Fence) -> bool:
     )
 
 
-@dataclass
-class Node:
+class Node(Struct):
     """A block and the blocks in it; markdown-it bounds the nesting. ``type``: markdown-it's name for it, "" for the
     whole. ``inline``: the text tokens of a paragraph, a heading or a cell."""
 

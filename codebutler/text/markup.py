@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 
@@ -54,8 +54,7 @@ Addresses = Callable[[ConversationRef, MessageRef], str]
 address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A piece of our Markdown. The ``text`` of bold, italics and a link's label is Markdown again."""
 
     kind: Kind

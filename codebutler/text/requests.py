@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.domain.commands import SLASH, WORDS, word_of
 from codebutler.domain.model import (
@@ -170,15 +171,13 @@ def before_any(text: str) -> str:
     return _BEGUN.sub("", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Prose:
+class Prose(Struct, frozen=True):
     """Text outside any envelope, unchanged."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """An envelope. ``type`` is lower case, "" if none is given; ``body`` is stripped."""
 
     type: str

@@ -8,11 +8,10 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from codebutler.workspace.state import Json, MethodError
@@ -112,8 +111,7 @@ MAX_CONNECTIONS = 10
 Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
 
 
-@dataclass(eq=False)
-class Connection:
+class Connection(Struct, eq=False):
     """One open websocket. ``draining``: asked to disconnect, used only if there is no other. ``deaf``: it stays open,
     but what is sent over it does not arrive."""
 

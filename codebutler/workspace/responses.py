@@ -55,8 +55,7 @@ class WorkspaceContext:
         self.views = Views(self.workspace.clock, self.workspace.next_id)
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """One call. ``user`` is the token's owner; None for the app-level token."""
 
     context: WorkspaceContext

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -38,8 +37,7 @@ class Timing(Struct, frozen=True, kw_only=True):
         )
 
 
-@dataclass
-class Counts:
+class Counts(Struct):
     """Counts of envelopes so far. ``lost`` events were never acknowledged."""
 
     sent: int = 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from codebutler.config.paths import Home
 from codebutler.config.schema import RepoSettings
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from codebutler.config.skills import FoundSkills, Skill
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """Looks each time, so that an edited skill counts at once. Blocks for a few small files."""
 
     settings: RepoSettings

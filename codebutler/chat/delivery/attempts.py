@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
 from random import Random
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.chat.delivery.handover import Handover
@@ -36,8 +36,7 @@ REMEMBERED = 10_000
 log = logging.getLogger("codebutler.chat.delivery")
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
+class _Done(Struct, frozen=True):
     """``content`` distinguishes edits and marks with the same ID; for posts and files the ID is enough."""
 
     result: MessageRef

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -175,8 +174,7 @@ def instead(operation: Operation, refusal: str) -> Operation | None:
     return msgspec.structs.replace(operation, message=message)
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Item(WaitingCall):
+class Item(WaitingCall, kw_only=True, eq=False):
     """A pending operation. ``submitted`` is as it came, ``operation`` as it is sent, once ``is_clean``; ``unsure``:
     it may have been sent before; ``can_look``: history can tell. ``step``: the purpose of its call. ``file_id``: of
     an upload, once there is one; ``place``: the ref of the placeholder message, which becomes the post. ``note``: the

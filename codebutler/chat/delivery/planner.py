@@ -8,10 +8,12 @@ value the channels take turns, so that no worker can starve the others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 from typing import Any, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.chat.port import Call, Limit, Limits
 from codebutler.domain.model import Value
@@ -21,8 +23,7 @@ from codebutler.domain.refs import ConversationRef
 NEARLY = 1e-6
 
 
-@dataclass(slots=True)
-class Buckets:
+class Buckets(Struct):
     """The token buckets of one workspace (the generic cell rate algorithm, ITU-T I.371): for each limit, when its
     bucket is full again on the monotonic clock, which one call puts off by its share of a minute."""
 
@@ -81,8 +82,7 @@ Line = tuple[str, ...]
 """What keeps its order: a conversation, the edits of a message, a mark on a message."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class WaitingCall:
+class WaitingCall(Struct, kw_only=True, eq=False):
     """A waiting call, not to be made before ``from_s``; ``is_busy`` while in flight. ``number``: its age.
     ``turn``: a future of its queue, done when its turn has come; None while it is in no queue.
 
@@ -101,8 +101,7 @@ class WaitingCall:
     turn: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """The rest of the planner's input. ``closed``: channels closed to us, and when to retry them. ``marks``: whether
     marks are known to be set; None: unknown. ``served``: how recently a channel's calls were made."""
 
@@ -113,8 +112,7 @@ class State:
     served: Mapping[tuple[Call, ConversationRef], int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CallPlan:
+class CallPlan(Struct, frozen=True):
     """The calls to start, in this order, and those to drop; ``until_s``: when to plan again if nothing changes."""
 
     begin: tuple[WaitingCall, ...]
@@ -161,8 +159,7 @@ def _head(line: Sequence[WaitingCall]) -> tuple[WaitingCall, WaitingCall]:
     return posts[0], min(posts, key=lambda each: (RANK[each.value], each.number))
 
 
-@dataclass(slots=True, kw_only=True)
-class _PlanningRound:
+class _PlanningRound(Struct, kw_only=True):
     """One pass over all waiting calls. ``buckets`` are a copy, which it uses up. ``unmarked``: messages that get a
     mark: it is set before another one is removed, so that one always shows. ``tried``: only one call at a time checks
     whether a closed channel is open again. ``anywhere_s``: seconds until such a call can be made in any channel, so

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.chat.delivery.leftovers import Leftovers, Thread
 from codebutler.chat.delivery.loop import Loop
@@ -26,8 +28,7 @@ MOST_CHARS = 10_000
 """Less than every streaming chat takes in one message; after that much, readers can wait for the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """The complete blocks of prose, and the one being written."""
 
     whole: str = ""
@@ -74,8 +75,7 @@ MOST_OPEN = 50
 log = logging.getLogger("codebutler.chat.delivery")
 
 
-@dataclass(slots=True, eq=False)
-class Stream:
+class Stream(Struct, eq=False):
     """``writing`` is the latest text of a block. ``ref`` is "" before it has started; ``is_lost``: it may
     have started, and we do not know where. ``is_passed``: something else was posted below it, so nothing may
     replace it. ``is_over``: its turn is.

@@ -12,12 +12,13 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Any
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from codebutler.chat.people import PayloadError
 from codebutler.chat.port import Identity
@@ -120,8 +121,7 @@ def creation_link() -> str:
 TIMEOUT_S = 15.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenFacts:
+class TokenFacts(Struct, frozen=True, kw_only=True):
     """What Slack says about a token. ``scopes`` is None if the server lists none. ``ahead_s``: how far our clock is
     ahead of Slack's (to about a second), None if unknown."""
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from random import Random
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.chat.port import History, Identity
 from codebutler.chat.slack.history import PASSING, HistoryPages, PatientHistory
@@ -53,8 +55,7 @@ UNDER_WAY_S = 8.0
 log = logging.getLogger("codebutler.chat.slack.catchup")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
+class Shelf(Struct, frozen=True, kw_only=True):
     """Where fetched messages go; ``dispatcher`` holds back what ``intake`` accepts."""
 
     intake: Intake
@@ -62,8 +63,7 @@ class Shelf:
     dispatcher: Dispatcher
 
 
-@dataclass(frozen=True, slots=True)
-class _CatchUpRound:
+class _CatchUpRound(Struct, frozen=True):
     """The messages fetched of a channel so far, as far as they may still count; ``complete`` names the parts
     fetched completely. ``latest``: by first message, when its thread last got a message. ``losses``: how
     often the connection had been lost when it started."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.chat.absence_notice import AbsenceNotice
 from codebutler.chat.port import identified
@@ -25,8 +27,7 @@ from codebutler.platform.tasks import Tasks
 log = logging.getLogger("codebutler.chat.slack.connection")
 
 
-@dataclass(frozen=True, slots=True)
-class Care:
+class Care(Struct, frozen=True):
     """The parts that make sure that no event is missed: catch-up, the test for a dead connection, and the
     absence notice."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from codebutler.chat.layout import REASON_CHARS, Placed, ReasonForm, packed, placed
 from codebutler.chat.people import (
@@ -78,8 +79,7 @@ def _plain(text: str) -> dict[str, Any]:
     return {"type": "plain_text", "text": text}
 
 
-@dataclass(frozen=True, slots=True)
-class FormAsked:
+class FormAsked(Struct, frozen=True):
     """Somebody wants to give a reason: open a form within the three seconds that ``trigger_id`` lives."""
 
     click: ButtonClicked
@@ -97,8 +97,7 @@ def interaction(payload: Mapping[str, Any]) -> ButtonClicked | FormAsked | Ignor
     return Ignored(f"interaction {clean(str(payload.get('type')))[:40]}")
 
 
-@dataclass(frozen=True, slots=True)
-class PressedInVain:
+class PressedInVain(Struct, frozen=True):
     """Somebody pressed a button of a channel that is no longer served, there or (``at_home``) in App Home."""
 
     user: PersonRef

@@ -12,12 +12,12 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 import aiohttp
+from msgspec import Struct
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
@@ -55,8 +55,7 @@ HALF_DONE = frozenset(
 RATE_LIMITED = frozenset({"ratelimited", "rate_limited"})
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
+class ApiCall(Struct, frozen=True):
     """One call: ``write`` if doing it twice shows, ``key`` the configuration key of its token."""
 
     method: str

@@ -10,10 +10,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import broadcast
 from websockets.frames import DATA_OPCODES
@@ -39,8 +39,7 @@ NO_HELLO = "no hello"
 log = logging.getLogger("codebutler.chat.slack.socket")
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Counters shared by all connections of one client."""
 
     last_event_s: float | None = None
@@ -208,22 +207,19 @@ class EventHandler:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class HelloFrame:
+class HelloFrame(Struct, frozen=True):
     """The connection is ready. ``connections`` counts every live connection of the app, ours included."""
 
     connections: int
 
 
-@dataclass(frozen=True, slots=True)
-class DisconnectFrame:
+class DisconnectFrame(Struct, frozen=True):
     """Slack will close this connection. ``reason``: warning, refresh_requested, link_disabled, …"""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SocketEnvelope:
+class SocketEnvelope(Struct, frozen=True):
     """One event, click or slash command; answered with its ``envelope_id`` within about 3 s."""
 
     envelope_id: str
@@ -269,8 +265,7 @@ MAX_MESSAGE_BYTES = 16 * 2**20
 MAX_FRAGMENTS = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SocketTiming:
+class SocketTiming(Struct, frozen=True, kw_only=True):
     """All in seconds. A half-open connection is found after ping_interval + ping_timeout + close_timeout at
     the latest, and by the silence watchdog if the pings themselves are stuck. Slack tells only a new
     connection how many the app has: one is made every ``count_s``, and after ``recount_s`` if there was one

@@ -8,9 +8,9 @@ checked.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.chat.slack.answers import DIRECT, ts_at
@@ -27,8 +27,7 @@ LIVE_THREAD_S = 7 * 86400.0
 OLDEST_S = 7 * 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class ShownMessage:
+class ShownMessage(Struct, frozen=True):
     """A message in the history. ``event`` is None if no person wrote it (a bot, a notice); ``edited_ts`` and
     ``latest_reply`` are "" if there are none; ``gone``: deleted, only its placeholder is left. ``marks`` are our own
     reactions; ``replied``: we have posted in its thread."""
@@ -48,8 +47,7 @@ class ShownMessage:
         return float(self.ts)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """What to fetch: messages after ``oldest_s``. Replies and new messages count after ``look_s``; those up to
     ``near_s`` are assumed to have arrived."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from html import escape
 from urllib.parse import urlsplit
 
 from markdown_it.token import Token
+from msgspec import Struct, field
 
 from codebutler.text.markdown import BULLETS, Node, blocks, plain, table_lines
 
@@ -184,8 +184,7 @@ def urlsplit_scheme(url: str) -> str:
         return ""
 
 
-@dataclass(slots=True)
-class _Inline:
+class _Inline(Struct):
     """Walks the tokens once. Slack sees a mark only at the edge of a word, so some get a zero-width space.
     ``_open``: the marks that are open; ``_edge``: one was just closed."""
 

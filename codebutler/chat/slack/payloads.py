@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from codebutler.chat.people import (
     Ignored,
@@ -53,8 +54,7 @@ GONE_FILES = frozenset({"tombstone", "hidden_by_limit"})
 SLACKBOT = "USLACKBOT"
 
 
-@dataclass(frozen=True, slots=True)
-class HomeOpened:
+class HomeOpened(Struct, frozen=True):
     """Somebody opened the app's home."""
 
     user: PersonRef

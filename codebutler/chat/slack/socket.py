@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Literal
+
+from msgspec import Struct
 
 from codebutler.chat.slack.link import Handler, SocketLink, SocketTiming, Tally, open_wire
 from codebutler.domain.clock import Clock
@@ -38,8 +39,7 @@ DEFAULT_TIMING = SocketTiming()
 log = logging.getLogger("codebutler.chat.slack.socket")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SocketStatus:
+class SocketStatus(Struct, frozen=True, kw_only=True):
     """The client's state. ``connections``: open now. ``last_event_age_s``: since the last hello or event, None before
     the first. ``other_consumers``: connections of the same app that are not ours, by the last count; ``trouble``
     reports them once a second count confirms them: Slack may count one of ours that has just ended. ``catching_up``:

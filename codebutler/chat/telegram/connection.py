@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.sender import Sender

@@ -12,9 +12,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 MAX_UNITS = 4096
 """In UTF-16 units, of which no character takes less than one."""
@@ -26,8 +28,7 @@ _UNSENDABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 _BREAKS = (re.compile(r"\n[ \t]*\n"), re.compile(r"\n"), re.compile(r"[ \t]"))
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(Struct, frozen=True):
     """The formatting of a part of a text. ``kind`` is Telegram's name for it; ``extra`` its other fields (``url``,
     ``language``, ``user``)."""
 
@@ -37,8 +38,7 @@ class Entity:
     extra: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FormattedText:
+class FormattedText(Struct, frozen=True):
     """A text and its entities, in the order of their starts, the outer one first."""
 
     text: str = ""
@@ -86,15 +86,13 @@ def without_unsendable(text: str) -> str:
     return _UNSENDABLE.sub("", text)
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     kind: str
     extra: tuple[tuple[str, Any], ...]
     start: int | None = None
 
 
-@dataclass(slots=True)
-class Builder:
+class Builder(Struct):
     """Write from the beginning to the end; ``build`` is the result so far. ``prefix`` begins each further line."""
 
     prefix: str = ""

@@ -8,10 +8,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.chat.layout import Section
@@ -37,8 +37,7 @@ Keyboard = Mapping[str, Any] | None
 SaveNumbers = Callable[[list[int]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """Where to post. ``root``: the start of the conversation, 0 if it starts with this; ``topic``: the
     topic's number, if it is one."""
 

@@ -13,7 +13,8 @@ import logging
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.platform import BadOptionError, PlaceWish, Prompter, RepoPlace
@@ -118,8 +119,7 @@ NOT_SERVED = (
 log = logging.getLogger("codebutler.chat.telegram")
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownGroup:
+class UnknownGroup(Struct, frozen=True):
     """Somebody wrote in a group without a repository."""
 
     event: MessagePosted

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.updates import UPDATE_KINDS
@@ -47,8 +49,7 @@ log = logging.getLogger("codebutler.chat.telegram")
 State = Literal["connecting", "connected", "reconnecting", "auth_failed", "stopped"]
 
 
-@dataclass(frozen=True, slots=True)
-class PollStatus:
+class PollStatus(Struct, frozen=True):
     """The poller's state. ``last_event_age_s``: since Telegram last answered a poll, None before the first answer.
     ``reconnects``: how often it answered again after a failure. ``ignored``: updates not for us,
     ``unreadable``: of an unknown shape."""
@@ -63,8 +64,7 @@ class PollStatus:
     catching_up: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BatchResult:
+class BatchResult(Struct, frozen=True):
     """The result of a batch. ``next_offset``: the first update to fetch (again), None if nothing was taken;
     ``retry_after_s``: when to fetch it."""
 

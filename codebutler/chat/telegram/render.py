@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from markdown_it.token import Token
+from msgspec import Struct
 
 from codebutler.chat.layout import Section, sections
 from codebutler.chat.telegram.entities import Builder, FormattedText, split
@@ -49,8 +49,7 @@ Names = Callable[[PersonRef], str]
 """A user's display name (``tg:…``); "" if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mentions:
+class Mentions(Struct, frozen=True):
     """Who may be named in a mention, and their names."""
 
     names: Collection[PersonRef] = ()
@@ -252,8 +251,7 @@ def _is_web(url: str) -> bool:
 NO_MENTIONS = Mentions()
 
 
-@dataclass(frozen=True, slots=True)
-class InlineButton:
+class InlineButton(Struct, frozen=True):
     """A button. One for a checkbox starts with ``OPEN`` or ``TICKED``."""
 
     label: str
@@ -262,8 +260,7 @@ class InlineButton:
     style: Style = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """A rendered message. ``parts`` are separate messages, at least one; ``button_rows`` are below the last."""
 
     parts: tuple[FormattedText, ...]

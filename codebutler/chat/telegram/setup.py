@@ -7,10 +7,10 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.chat.people import readable
 from codebutler.chat.platform import BadOptionError, Given, Prompter, SetUp
@@ -188,8 +188,7 @@ Do not send /setcommands: CodeButler sets this list whenever it connects.
 {commands}"""
 
 
-@dataclass(frozen=True)
-class LinkOpened:
+class LinkOpened(Struct, frozen=True):
     """``user`` opened the link in ``chat``, both by ID; ``who`` and ``title`` are their names."""
 
     user: int

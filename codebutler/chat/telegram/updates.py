@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.chat.people import (
     Ignored,
@@ -37,16 +37,14 @@ GROUPS = frozenset({"group", "supergroup"})
 LEFT_STATUSES = frozenset({"left", "kicked"})
 
 
-@dataclass(frozen=True, slots=True)
-class BotIdentity:
+class BotIdentity(Struct, frozen=True):
     """Our identity."""
 
     id: int
     username: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageLocation:
+class MessageLocation(Struct, frozen=True, kw_only=True):
     """The place of a message. ``topic``: of a forum, or of a private chat with topics. ``reply_to``: the
     message it replies to, 0 for none. ``in_general``: in a forum, and in none of its topics."""
 
@@ -58,8 +56,7 @@ class MessageLocation:
     in_general: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenUpdate:
+class WrittenUpdate(Struct, frozen=True, kw_only=True):
     """Somebody wrote, or (``edited_at`` is not 0) edited a message. ``album``: the name of the group of files
     it belongs to."""
 
@@ -74,8 +71,7 @@ class WrittenUpdate:
     edited_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ButtonPressed:
+class ButtonPressed(Struct, frozen=True, kw_only=True):
     """A button was pressed. ``button_rows``: the rows of the message's buttons (label, data); none if Telegram does
     not tell."""
 
@@ -87,8 +83,7 @@ class ButtonPressed:
     button_rows: tuple[tuple[Mapping[str, Any], ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StartCommand:
+class StartCommand(Struct, frozen=True):
     """Somebody opened the private chat, with a link's code or ("") without one."""
 
     user: PersonRef
@@ -98,23 +93,20 @@ class StartCommand:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class InboxOpened:
+class InboxOpened(Struct, frozen=True):
     """Somebody wants to see what needs them."""
 
     user: PersonRef
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMoved:
+class GroupMoved(Struct, frozen=True):
     """A group has become a supergroup, which has another number."""
 
     old: int
     new: int
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Struct, frozen=True):
     """We were added to a chat, or removed from it, ``by`` a person (0 = unknown)."""
 
     chat: int

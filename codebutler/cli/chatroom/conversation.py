@@ -14,13 +14,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from codebutler.cli.chatroom import markdown
 from codebutler.cli.chatroom.keyboard import ChatKeyboard, Interrupted, MessageLines, supports_escapes
@@ -122,8 +121,7 @@ class ChatConnection:
         return reply
 
 
-@dataclass
-class WholeAnswer:
+class WholeAnswer(Struct):
     """The answer so far. ``texts`` by message: an edit replaces its message."""
 
     thread: MessageRef = NOWHERE

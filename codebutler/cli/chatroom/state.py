@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from codebutler.cli.chatroom.markdown import menu, parse_press
 from codebutler.domain.model import OPERATOR
@@ -40,8 +41,7 @@ FRAMES = frozenset({FENCE, RUNNING})
 """The lines around a program's output."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownLine:
+class ShownLine(Struct, frozen=True):
     """A line to show: ``plain`` as it is, ``faint`` is transient (tools, progress, figures), ``code`` is in a
     code block, and ``fence`` opens or closes one."""
 

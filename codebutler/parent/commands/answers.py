@@ -5,9 +5,10 @@ And the weekly summary of costs: the job that is due, and what it posts in the c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+
+from msgspec.structs import replace
 
 from codebutler.config.permission import Person, Where, may
 from codebutler.domain.clock import zone_of

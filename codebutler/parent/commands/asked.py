@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct
 
 from codebutler.chat.listeners import Listeners
 from codebutler.domain.clock import Clock
@@ -38,8 +39,7 @@ from codebutler.text.markup import people_in
 log = logging.getLogger("codebutler.parent.commands")
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """What handlers may use. ``since``: when this supervisor started."""
 
     schedule: ScheduleCommands
@@ -50,8 +50,7 @@ class Resources:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A command to run. ``argument`` is valid for it; ``asker`` says who asks, and where."""
 
     resources: Resources
@@ -63,8 +62,7 @@ Handler = Callable[[Asked], Awaitable[str]]
 """The reply. A second call for the same command has the same effect. Raises StoreError."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskedDirectly:
+class AskedDirectly(Struct, frozen=True):
     """The data of an answer in a direct message: the person's repositories by channel, the state of each, the
     time."""
 

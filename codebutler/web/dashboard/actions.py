@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -72,8 +71,7 @@ class ManageJob(_Action, frozen=True, tag="job"):
 Action = Decide | AnswerQuestion | ManageWorker | ManageJob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DashboardActions:
+class DashboardActions(Struct, frozen=True, kw_only=True):
     """Actions of the operator. ``find_repo`` finds a repository by its name, ``turns`` are the newest runs by
     repository, ``audit`` writes a line (raises OSError)."""
 

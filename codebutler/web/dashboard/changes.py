@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 from uuid import uuid4
 
@@ -230,8 +229,7 @@ def _one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeReviews:
+class ChangeReviews(Struct, frozen=True, kw_only=True):
     """Every page is fetched anew: nothing is stored. ``find_repo`` finds a repository by name; ``workers`` answer
     questions about a run; ``redact`` removes secrets; ``addresses`` finds where people see messages."""
 

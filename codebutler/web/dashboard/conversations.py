@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from uuid import uuid4
 
 from msgspec import Struct
@@ -92,8 +91,7 @@ class FoundView(Struct, frozen=True, kw_only=True):
     missed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversations:
+class Conversations(Struct, frozen=True, kw_only=True):
     """Asks the workers. ``served`` are all repositories; ``name_people`` replaces people's IDs in a text by their
     names; ``search_s``: how long a search waits for all workers together."""
 

@@ -14,10 +14,10 @@ import hmac
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
@@ -135,8 +135,7 @@ SENT_WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent
 """Sent again as a whole when any of it changes; repositories are sent one by one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(Struct, frozen=True, kw_only=True):
     """The sources of the data: ``status`` is the object of `codebutler status` (it wakes no worker), ``repo_labels``
     maps a repository to its agent and channel name; ``addresses`` finds where messages can be seen; ``redact`` removes
     secrets from text; ``ledger`` draws the page of costs."""
@@ -151,8 +150,7 @@ class Sources:
     redact: Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
+class Pages(Struct, frozen=True):
     """The parts that answer a page's requests, besides the stream."""
 
     reviews: ChangeReviews

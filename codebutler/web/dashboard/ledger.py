@@ -7,7 +7,6 @@ module imports no web server.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from html import escape
 
@@ -47,8 +46,7 @@ class LedgerFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {"repository": self.repository, "person": self.person, "agent": self.agent}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerPage:
+class LedgerPage(Struct, frozen=True, kw_only=True):
     """Every view is rendered anew: nothing is cached. ``names``: the served repositories; ``days``: a period up to
     today; ``rows``: their runs in it. ``person_name`` returns a person's name, ``redact`` removes secrets,
     ``addresses`` finds where people see messages."""
@@ -74,8 +72,7 @@ class LedgerPage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(Struct, frozen=True):
     filter: LedgerFilter
     during: Period
     rows: list[LedgerRow]

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -89,8 +89,7 @@ class Guard:
 _FORBIDDEN = PlainTextResponse("forbidden: open the address that `codebutler dashboard` prints\n", 403)
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoints:
+class _Endpoints(Struct, frozen=True):
     """The endpoints; ``require_key`` ones need the key."""
 
     feed: Feed

@@ -4,7 +4,6 @@ text, never as markup. Times are ISO 8601; the browser shows how long ago."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -129,8 +128,7 @@ class DashboardPage(Struct, frozen=True, kw_only=True):
     errors: tuple[LineView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DashboardFacts:
+class DashboardFacts(Struct, frozen=True, kw_only=True):
     """The input: the object of `codebutler status`, the newest turns and the channel's name and agent by repository,
     the rows of `codebutler jobs`, the log's last errors, where messages can be seen."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.schema import CommandRule
 from codebutler.domain.clock import SystemClock

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.protocol.capabilities import LedgerRow

@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.domain.clock import SystemClock

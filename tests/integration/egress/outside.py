@@ -6,12 +6,13 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from codebutler_worker.egress.access import NetworkAccess, NetworkPolicy, ProxiedAccess
 from codebutler_worker.egress.hosts import Dialer, HostPort

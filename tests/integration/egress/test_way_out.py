@@ -8,10 +8,10 @@ import shlex
 import signal
 import socket
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.egress.access import HELD_AT_MOST, NetworkPolicy
 from codebutler_worker.egress.hosts import Dialer, Hosts

@@ -7,7 +7,6 @@ import io
 import math
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from codebutler.domain.errors import StoreDamagedError, StoreError
 from codebutler.observe.ledger import KEYS, Period, by_day, period, read, sums, together, total, used

@@ -6,10 +6,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.agents.native.model import ModelReply, ModelRequest, ToolMessage
 from codebutler_worker.sandbox.common import SandboxPolicy

@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import os
 import stat
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import ToolUse

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from codebutler.observe.otlp import CLOSE_S, Collector, address
 from codebutler.observe.tracing import RunSpan

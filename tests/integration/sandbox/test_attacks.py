@@ -15,10 +15,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox

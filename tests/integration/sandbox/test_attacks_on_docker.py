@@ -9,10 +9,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.sandbox.common import Enclose, Enclosure
 from codebutler_worker.sandbox.process import AgentProcess

@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError

@@ -6,10 +6,10 @@ import errno
 import os
 import platform
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.common import SandboxPolicy

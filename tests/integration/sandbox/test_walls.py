@@ -9,10 +9,10 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.media.files import FILES, save_file

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from codebutler_worker.store.opening import open_store
 from codebutler_worker.store.rows import FactRow, MemoryChangeRow, MemoryLineRow, MemoryReviewRow, TurnRow

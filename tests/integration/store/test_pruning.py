@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.domain.errors import StoreError
 from codebutler.platform.backups import LOOK_EVERY_S, Backups, DailyBackups

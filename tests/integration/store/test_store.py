@@ -7,11 +7,11 @@ import shutil
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.runtime.turns import STATES, UNFINISHED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.common import Sandbox

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, NativeSection, RepoSettings, TavilySection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import hmac
 import logging
@@ -13,6 +12,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from msgspec import structs
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
@@ -149,7 +149,7 @@ async def test_a_flood_and_a_failure_are_told() -> None:
 
 async def test_the_checks_of_a_pull_request_may_call_more_often() -> None:
     schedule = Schedule()
-    schedule.hooks = {"ci": dataclasses.replace(schedule.hooks["ci"], pulls=True)}
+    schedule.hooks = {"ci": structs.replace(schedule.hooks["ci"], pulls=True)}
     async with served(schedule) as client:
         statuses = {(await client.post("ci", headers=BEARER)).status_code for _ in range(PER_MINUTE * 2)}
     assert statuses == {202}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, RepoSettings
 from codebutler.domain.model import Post, Prompt, Update

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.schema import ApprovalsSection, RepoSettings
 from codebutler.domain.model import OPERATOR, Post, Prompt, Update, Upload

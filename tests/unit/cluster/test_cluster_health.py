@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from codebutler.cluster.health import ServerFacts, StreamFacts, judge_servers, judge_streams
 from codebutler.protocol.messages import Finding

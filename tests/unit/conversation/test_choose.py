@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from codebutler_worker.conversation.queue import Slots, choose, in_line
 from codebutler_worker.store.rows import TurnRow

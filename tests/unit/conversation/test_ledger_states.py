@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.chats import SlackSection
 from codebutler.config.programs import program_names

@@ -7,10 +7,10 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.observe.logs import FOLLOWER_LINES, LineFormatter, Ring
 from codebutler.web.dashboard.dashboard import (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.chats import message_url
 from codebutler.domain.model import Asked, TurnNote

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
 from codebutler.domain.model import Command, Prompt, Request

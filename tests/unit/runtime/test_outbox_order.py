@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.domain.message import Button, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler_worker.sandbox.bwrap import bwrap_argv
 from codebutler_worker.sandbox.common import ProxySocket

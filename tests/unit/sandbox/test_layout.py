@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError

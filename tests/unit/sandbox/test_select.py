@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError

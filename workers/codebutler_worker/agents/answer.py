@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.text.disguised import CUT
 from codebutler_worker.agents.backend import (
@@ -64,8 +66,7 @@ _ASIDE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerText:
+class AnswerText(Struct, frozen=True):
     """The answer so far. ``is_over``: a tool has worked since, so the next text starts a new answer. ``is_cut``: the
     service cut off its end."""
 
@@ -113,8 +114,7 @@ SHARE = 8
 """Shown again once it has grown by an eighth: all updates together are a few times its length, not its square."""
 
 
-@dataclass(slots=True)
-class Growing:
+class Growing(Struct):
     """One block of text, up to ``most_chars``; the rest is left out."""
 
     most_chars: float = math.inf

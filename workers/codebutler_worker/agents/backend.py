@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from codebutler_worker.tools.outcome import NoteKeeper, PlanStep
 
@@ -32,8 +34,7 @@ Reason = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRequest:
+class TurnRequest(Struct, frozen=True, kw_only=True):
     """One turn to run: ``prompt`` goes to the session ``session_id`` (None = a new one) in ``workdir``.
 
     ``put_back``, for undo: the commits between which the change is (None = until now). ``ready``: a backend with
@@ -54,8 +55,7 @@ class TurnRequest:
     notes: NoteKeeper | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """The agent accepted the turn; later turns resume ``session_id``. ``fresh``: an older session was lost. ``model``:
     the one that answers, "" if the agent does not say."""
 
@@ -64,30 +64,26 @@ class Started:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A finished block of the agent's text (Markdown)."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """The text so far of a block that the agent is writing. It replaces the one before, may start over, and is followed
     by the whole block as Text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thinking:
+class Thinking(Struct, frozen=True):
     """The agent's thoughts, one block at a time; "" when it has only begun to think."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(Struct, frozen=True):
     """The agent calls a tool; ``summary`` is one short line for people (a file, a command)."""
 
     id: str
@@ -96,8 +92,7 @@ class ToolUse:
     input: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """The result of the tool call ``id``."""
 
     id: str
@@ -105,15 +100,13 @@ class ToolResult:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The agent's whole task list in its current state."""
 
     steps: tuple[PlanStep, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """The agent asks permission for exactly this call; answer with AgentBackend.answer(turn_id, id, …)."""
 
     id: str
@@ -122,8 +115,7 @@ class Approval:
     input: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The agent asks the person something; ``options`` are suggestions, explained by ``details``.
 
     ``several``: more than one may be chosen. ``of``: the number of questions in a series, which come one after the
@@ -138,8 +130,7 @@ class Question:
     of: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(Struct, frozen=True):
     """The agent no longer waits for an answer to its Approval or Question ``id``."""
 
     id: str
@@ -157,8 +148,7 @@ def figure(claimed: N) -> N:
     return claimed if claimed <= MOST else type(claimed)(MOST)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What this turn has used so far; implausible figures are corrected."""
 
     input_tokens: int = 0
@@ -170,18 +160,16 @@ class Usage:
         for name in ("input_tokens", "output_tokens", "turns", "cost_usd"):
             claimed = getattr(self, name)
             if claimed is not None and not 0 <= claimed <= MOST:
-                object.__setattr__(self, name, figure(claimed))
+                force_setattr(self, name, figure(claimed))
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The agent waits, or its service refused it (retry, rate limit); ``text`` says so in one line."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """What a program's terminal shows: ``settled`` lines are final and follow the earlier ones; ``live`` lines may
     still change and replace the previous live ones. ``fresh``: start a new message. ``note`` is one line about the
     program's state, "" if there is nothing to say. ``skipped_bytes`` were never rendered (a flood)."""
@@ -193,8 +181,7 @@ class Output:
     skipped_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The end of the turn. ``text`` is the final answer, or on failure one line that says what to do.
 
     ``total_cost_usd`` is the session's running total if the agent counts that way (stored for the next difference).
@@ -212,7 +199,7 @@ class Finished:
 
     def __post_init__(self) -> None:
         if self.total_cost_usd is not None and not 0 <= self.total_cost_usd <= MOST:
-            object.__setattr__(self, "total_cost_usd", figure(self.total_cost_usd))
+            force_setattr(self, "total_cost_usd", figure(self.total_cost_usd))
 
 
 AgentEvent = (
@@ -233,8 +220,7 @@ AgentEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A person's reply to an Approval or Question."""
 
     allow: bool
@@ -280,8 +266,7 @@ class AgentBackend(ABC):
 # How a turn ended, for any agent.
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """How a turn ended, and one line that says what to do if it failed."""
 
     reason: Reason

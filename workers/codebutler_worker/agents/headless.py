@@ -9,9 +9,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
+
+from msgspec import Struct
 
 from codebutler.config.programs import is_headless
 from codebutler.config.schema import CommandRule, RepoSettings
@@ -179,8 +180,7 @@ MAX_ARGUMENT_BYTES = 128 * 2**10 - 1
 """Linux: MAX_ARG_STRLEN without its NUL (execve(2))."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """The command line, and the data for its stdin."""
 
     argv: tuple[str, ...]

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import (
@@ -54,8 +58,7 @@ def metered(usage: Usage, gauge: TokenMeter) -> Usage:
     return replace(usage, input_tokens=gauge.input, output_tokens=gauge.output, cost_usd=cost)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimits:
+class TimeLimits(Struct, frozen=True):
     """How long a turn may take, in seconds; time spent waiting for a person does not count.
 
     ``start_s``: until the agent gives its first sign of life. ``stall_s``: silence while no tool runs (Claude Code's
@@ -236,7 +239,7 @@ class ProcessBackend(TurnBackend[T]):
                 request = replace(turn, session_id=None, cost_before_usd=0.0)
             if request.session_id:
                 self._owned[turn_id].add(request.session_id)
-            service = replace(self._service, token=new_token()) if self._service else None
+            service = dataclasses.replace(self._service, token=new_token()) if self._service else None
             access = await self._context.network_policy.open(request.workdir, service, self._hosts)
             live = None
             try:

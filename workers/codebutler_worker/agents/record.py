@@ -19,13 +19,13 @@ import re
 import stat
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct, field
 
 from codebutler.config.agent_sessions import CLAUDE, SessionFiles, files_of
 from codebutler.config.schema import RepoSettings
@@ -56,8 +56,7 @@ def session_of(turn_id: str) -> str:
     return turn_id[:ID_CHARS]
 
 
-@dataclass(slots=True, eq=False)
-class SessionLog:
+class SessionLog(Struct, eq=False):
     """One open log. ``write`` may be called from any thread and never raises: a full disk loses the record, not the
     work. ``finished``: how the turn ended, for the last line, which is ``ending`` ("" = the caller writes it itself).
     ``limit_bytes``: anything beyond it is left out, except for the last line (0 = no limit)."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.config.agent_sessions import (
     CLAUDE,
@@ -78,16 +79,14 @@ SHARED = (CLAUDE, KIMI)
 MOVED_HOME = {CLAUDE: ("CLAUDE_CONFIG_DIR", ".claude"), KIMI: ("KIMI_CODE_HOME", ".kimi-code")}
 
 
-@dataclass(frozen=True, slots=True)
-class AtDesk:
+class AtDesk(Struct, frozen=True):
     """How a session continues in a terminal: the command, and its id there."""
 
     command: str
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
+class Desk(Struct, frozen=True):
     """The sessions of one repository's agents. ``home`` is where their programs keep them."""
 
     settings: RepoSettings

@@ -9,9 +9,10 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import Struct, field
 
 from codebutler.config.schema import RepoSettings, SandboxSection
 from codebutler.domain.clock import Clock
@@ -38,8 +39,7 @@ NetworkPolicyFor = Callable[[SandboxSection, str, Mapping[str, str]], NetworkPol
 BUSY = "This agent session is already working on another message: wait for it, or start a new conversation."
 
 
-@dataclass(frozen=True, slots=True)
-class AgentContext:
+class AgentContext(Struct, frozen=True):
     """What every agent works with: the sandbox for its programs, their network access, and where each turn's raw output
     is kept (None = nowhere)."""
 

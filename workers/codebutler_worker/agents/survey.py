@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from msgspec import Struct
+
 from codebutler.config.schema import CommandRule
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, look_up, missing_rule
@@ -27,8 +29,7 @@ PASSED_ON = frozenset(
 Paths = Iterable[Path]
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """One agent: ``prefix`` is what people write before the colon; ``ready``, or ``note`` says what to do.
 
     ``version`` is "" if there is none. ``commands``: its own, which people may write as ``/name``.
@@ -99,8 +100,7 @@ async def survey_of(prefix: str, probing: Awaitable[tuple[str, str]], login: str
 FIRST_LINE_BYTES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Executable:
+class Executable(Struct, frozen=True):
     """How to call it, without arguments, and the paths outside the system that it needs to read."""
 
     argv: tuple[str, ...]
@@ -190,8 +190,7 @@ def dotted(version: Version | None) -> str:
     return ".".join(map(str, version or ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Supported:
+class Supported(Struct, frozen=True):
     """A supported program: ``floor`` is the oldest version that works, ``tested`` the newest one tested; ``install`` is
     the line that installs that one. ``probe_s``: how long it may take to print its version."""
 

@@ -7,8 +7,9 @@ posted card can add it without asking git again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from codebutler.config.schema import Check
 from codebutler.domain.message import (
@@ -56,8 +57,7 @@ TRIED_AGAIN = "▶ The agent tries again."
 ASKED = "❌ The checks still fail after one repair: {names}. What now?"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """The result of a check. ``why``: why it was ended or could not start; ``tail``: its last lines; ``log``: the
     session that has its full output."""
 

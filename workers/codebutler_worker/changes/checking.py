@@ -13,9 +13,10 @@ import re
 import shlex
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from codebutler.config.schema import Check, ChecksSection
 from codebutler.domain.errors import CodeButlerError

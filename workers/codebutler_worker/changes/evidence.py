@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.config.schema import Check, Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError, StoreError
@@ -177,8 +178,7 @@ NOT_KNOWN = "⚠️ Its changes are unknown: see the log."
 NONE_LEFT = "🏁 Neither of them changed anything."
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """All that an agent has changed (None = nothing), and the snapshots between which it lies."""
 
     found: Difference | None = None
@@ -187,8 +187,7 @@ class Work:
     is_known: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
+class Contender(Struct, frozen=True):
     """One agent's part: its last run, its work, and the checks on that."""
 
     run: TurnRow

@@ -10,10 +10,10 @@ message to the parent. Files that are binary or have very many changed lines are
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.programs import parallel_programs
 from codebutler.config.schema import Config

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.programs import UNDO
 from codebutler.domain.errors import CodeButlerError

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.message import Message, said
 from codebutler.text.markup import plain
@@ -136,8 +138,7 @@ def _unreadable(session: str, error: OSError) -> str:
 # A log being sent to a thread.
 
 
-@dataclass(frozen=True, slots=True)
-class LogTransfer:
+class LogTransfer(Struct, frozen=True):
     """The requested parts of a log, and the next one to send. ``size_bytes``: its length when requested."""
 
     session: str

@@ -10,11 +10,11 @@ They apply from the thread's next run. Outside threads, they apply to the thread
 from __future__ import annotations
 
 import difflib
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session

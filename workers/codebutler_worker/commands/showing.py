@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.programs import DEFAULT_MODEL, mode_name, program_names, program_of
 from codebutler.config.schema import Config

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.command_help import nearest, usage_error
@@ -24,8 +25,7 @@ from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState, main_c
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """A command in its context. ``conversation`` is None outside threads. ``place`` may be visible to ``user`` only.
     ``message``: the ID of the message with the command, "" for a slash command or button; ``files``: those sent with
     it. ``run``: the turn that the pressed button names, "" for typed commands."""

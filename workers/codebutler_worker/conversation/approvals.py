@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import ApprovalsSection, Config, RepoSettings

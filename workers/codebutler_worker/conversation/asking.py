@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.domain.errors import StoreError
 from codebutler.domain.refs import NO_PERSON, PersonRef
@@ -34,8 +35,7 @@ TOO_LATE = "⚠️ The agent was no longer waiting for that decision: it has no 
 NOT_THE_SAME = "Refused: this is not what was approved."
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """A question that the agent waits for."""
 
     backend: AgentBackend

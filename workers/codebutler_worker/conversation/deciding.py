@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config
@@ -95,8 +96,7 @@ ALREADY_DECIDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Decider:
+class Decider(Struct, frozen=True):
     """Who decides; ``name`` is "" if only the ID is known."""
 
     user: PersonRef

@@ -9,8 +9,10 @@ and a turn that was refused never runs again: another one continues it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import successor_of
@@ -61,8 +63,7 @@ from codebutler_worker.store.rows import TurnRow, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """A turn on hold. ``until``: when it resumes or, if somebody is asked (``asks``) or another agent continues, when
     the limit resets, None = unknown. ``others``: the agents that could continue instead; ``successor``: the one that
     does, at once; ``may_wait``: whether a person may let it wait for the reset."""
@@ -207,8 +208,7 @@ LONG_S = 30.0
 _EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """Everything known about a turn when it is over. ``elapsed_s`` counts from its start.
 
     ``stopped_by``: who stopped it from elsewhere; ``hold``: what it waits for, if it does; ``terminal``: of a

@@ -9,11 +9,11 @@ from starting.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.programs import program_names
 from codebutler.config.schema import Config
@@ -56,8 +56,7 @@ STEP_CHARS = 200
 ENDED = ("stopped", "failed", "interrupted")
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """One turn of another agent: the messages, the result, and its final task list."""
 
     agent: str
@@ -66,8 +65,7 @@ class Exchange:
     plan: tuple[PlanStep, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """Finds what an agent has not heard: other agents' turns, and (``thread``) the thread it was called into."""
 
     exchanges: tuple[Exchange, ...] = ()

@@ -10,8 +10,10 @@ turn's outcome as its mark.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.programs import is_session, is_shell, program_of
@@ -55,8 +57,7 @@ LATE = "🕰️ You wrote this while I was offline, so it was not typed. Send it
 WORDS_ONLY = "📎 Files cannot be typed into a session."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
+class Incoming(Struct, frozen=True, kw_only=True):
     """A message for an agent. ``ref`` is "" if the chat shows none (a slash command). ``root``: the thread it belongs
     to; its own ref if it starts one. ``order`` as in the event; "" if a message of ours stands for it, whose ref is
     its order."""

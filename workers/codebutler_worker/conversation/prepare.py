@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.programs import CONFIGURED, UNDO, Choice, parallel_programs, program_of
 from codebutler.config.schema import CommandRule, Config
@@ -81,8 +83,7 @@ _LATE = "[written while you were offline]"
 _UNREAD = "[sent earlier; your run was stopped before you read it]"
 
 
-@dataclass(frozen=True, slots=True)
-class BegunTurn:
+class BegunTurn(Struct, frozen=True):
     """A turn committed as running, and the input for its agent. ``messages`` are the turn's own;
     ``withdrawn`` are the checks that it ended. ``has_moved``: its agent's session began in another directory.
     ``is_apart``: its conversation may have a worktree of its own; ``has_own_tree``: it works in one, as only agents
@@ -230,8 +231,7 @@ def prompt_of(begun: BegunTurn, files: Sequence[AttachmentRow], workdir: Path) -
     return "\n\n".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class PromptMessage:
+class PromptMessage(Struct, frozen=True):
     """One message for the agent; ``id`` is its row's. ``known``: the agent's session already has it;
     ``unread``: it belonged to an earlier turn, which ended before the agent read it."""
 
@@ -278,8 +278,7 @@ def file_note(file: AttachmentRow, repo_path: str) -> str:
             return f"[attached file {name}: it could not be fetched]"
 
 
-@dataclass(slots=True)
-class Snapshots:
+class Snapshots(Struct):
     """One turn's snapshots of the tree in ``workdir``, so that its changes can be seen, committed and undone;
     ``beginning`` takes ``before``, the one before the turn. If they fail, the turn still runs, but cannot be undone."""
 

@@ -7,8 +7,10 @@ A turn above a budget is parked until the next day. No message is lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config
@@ -138,16 +140,14 @@ UNCONFIRMED = (STALE, HANDLED, CROWDED)
 """Why a turn that never started waits until somebody continues it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NextTurns:
+class NextTurns(Struct, frozen=True):
     """What to start now, and the seconds until the next one is due (None = none will be by itself)."""
 
     start: tuple[TurnRow, ...]
     next_due_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
+class Slots(Struct, frozen=True):
     """How many agents may run at once, and how many ``programs``, which have places of their own. The agents of a race
     share a place."""
 
@@ -204,8 +204,7 @@ def in_line(
     return [turn for turn in rest if turn.id not in starting]
 
 
-@dataclass(frozen=True, slots=True)
-class ShownWait:
+class ShownWait(Struct, frozen=True):
     """How a turn's waiting is shown: its mark, and its place (0 = not yet). Not kept over a restart, which
     shows every place once more."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from codebutler.config.section import BudgetSection
 from codebutler.domain.errors import StoreError
@@ -194,8 +195,7 @@ def _asked(uow: UnitOfWork, turn: TurnRow) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingTurn:
+class WaitingTurn(Struct, frozen=True):
     """A turn that waits for a person since ``since``; ``key`` names the question, ``card`` is the operation
     that asks."""
 

@@ -6,7 +6,8 @@ At most one change is under way: a slow chat gets fewer edits, not a backlog.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.config.schema import CommandRule
 from codebutler.domain.errors import StoreError
@@ -24,8 +25,7 @@ MENTION_AFTER_S = 30.0
 RETRY_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class PostedPage:
+class PostedPage(Struct, frozen=True):
     """Where a page was posted, and its content there."""
 
     op_id: str

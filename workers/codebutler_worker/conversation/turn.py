@@ -10,10 +10,11 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import replace
 from errno import EMFILE, ENFILE
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from codebutler.config.memory import MEMORY_NAME
 from codebutler.config.programs import UNDO

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import Config, RepoSettings

@@ -14,10 +14,14 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Self
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts, local_places
@@ -226,16 +230,15 @@ NO_NETWORK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkPolicy:
+class NetworkPolicy(Struct, frozen=True):
     """Opens network access as configured. ``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so
     a key can be kept outside it; ``logged``: the hosts whose refusal is in the log."""
 
     kind: Kind = "open"
     hosts: tuple[str, ...] = ()
     sandboxed: bool = False
-    dialer: Dialer = field(default_factory=Dialer)
-    logged: set[HostPort] = field(default_factory=set)
+    dialer: Dialer = msgspec.field(default_factory=Dialer)
+    logged: set[HostPort] = msgspec.field(default_factory=set)
 
     async def open(
         self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()

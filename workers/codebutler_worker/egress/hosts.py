@@ -10,10 +10,11 @@ import ipaddress
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct, field
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import abort
@@ -37,8 +38,7 @@ _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_.-]{1,254}))(?::([0-9]{1,5}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class HostPort:
+class HostPort(Struct, frozen=True):
     """``host``: a name in lower case without a final dot, or an address without brackets."""
 
     host: str
@@ -72,8 +72,7 @@ def _canonical(host: str) -> str:
         return host if _NAME.fullmatch(host) and not _NUMBER.fullmatch(last) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
+class Hosts(Struct, frozen=True):
     """A list of allowed hosts. ``entries``: ``name``, ``*.name`` (its subdomains, not the name itself) or an address,
     each with a port after a colon, or without one (then 80 and 443)."""
 
@@ -116,8 +115,7 @@ class UnreachableError(Exception):
     """No connection is possible; the message is one line that says why."""
 
 
-@dataclass(slots=True)
-class Dialer:
+class Dialer(Struct):
     """Connects to hosts. ``env`` may name an upstream proxy (HTTPS_PROXY, NO_PROXY) and certificate authorities to
     trust (SSL_CERT_FILE, NODE_EXTRA_CA_CERTS)."""
 

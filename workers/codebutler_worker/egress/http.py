@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.platform.tasks import abort
 
@@ -37,8 +39,7 @@ class MalformedHttpError(Exception):
     """Not a valid HTTP message; the message is one line that says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(Struct, frozen=True):
     """The head of a request."""
 
     method: str

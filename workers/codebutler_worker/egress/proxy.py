@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 
+import msgspec
+from msgspec import Struct
+
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.platform.tasks import abort
 from codebutler_worker.egress.hosts import Ahead, Dialer, HostPort, Hosts, UnreachableError, place
@@ -38,11 +41,10 @@ REFUSED_AT_MOST = 1000
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What one program may reach: ``hosts`` on the internet, and ``service``, its model's service."""
 
-    hosts: Hosts = field(default_factory=Hosts)
+    hosts: Hosts = msgspec.field(default_factory=Hosts)
     service: ModelService | None = None
 
 

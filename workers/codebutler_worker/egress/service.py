@@ -14,6 +14,9 @@ from types import MappingProxyType
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+from msgspec import Struct
+
 from codebutler_worker.egress.hosts import HostPort, place
 from codebutler_worker.egress.http import Mask, RequestHead
 
@@ -48,8 +51,7 @@ PAID = ("/chat/completions", "/messages", "/responses")
 BYTES_PER_TOKEN = 4
 
 
-@dataclass(slots=True)
-class TokenMeter:
+class TokenMeter(Struct):
     """The tokens of all responses so far; ``cached`` are included in ``input``."""
 
     input: int = 0
@@ -67,14 +69,13 @@ class TokenMeter:
         return None if path.endswith(FREE) else AnswerMeter(self, asked_bytes, is_paid=path.endswith(PAID))
 
 
-@dataclass(slots=True)
-class AnswerMeter:
+class AnswerMeter(Struct):
     """Reads one response, piece by piece."""
 
     gauge: TokenMeter
     asked_bytes: int = 0
     is_paid: bool = False
-    _seen: dict[bytes, int] = field(default_factory=dict)
+    _seen: dict[bytes, int] = msgspec.field(default_factory=dict)
     _end: bytes = b""
     _head: bytes = b""
     _bytes: int = 0

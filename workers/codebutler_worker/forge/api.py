@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from codebutler.config.resolve import mask_text
 from codebutler_worker.forge.remote import OUTPUT_BYTES, ForgeError, Host
@@ -64,8 +64,7 @@ class Api(Protocol):
         """The end of a long text, which may be stored elsewhere. Raises ForgeError."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenApi:
+class TokenApi(Struct, frozen=True):
     """Sends ``headers``, which hold a token. ``agent_env`` names the proxies."""
 
     base_url: str
@@ -149,8 +148,7 @@ def _unreachable(error: Exception) -> ForgeError:
     return ForgeError(f"the service cannot be reached ({type(error).__name__}): try again later")
 
 
-@dataclass(frozen=True, slots=True)
-class GhApi:
+class GhApi(Struct, frozen=True):
     """Requests through ``gh api``, which keeps its credentials to itself. ``place`` is its working directory, which
     is not a repository."""
 
@@ -219,8 +217,7 @@ def _refusal(status: str, body: bytes) -> str:
 PullState = Literal["open", "merged", "closed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pull:
+class Pull(Struct, frozen=True):
     """A pull request; ``commit`` is its newest, "" if the service does not say."""
 
     number: int
@@ -234,8 +231,7 @@ def bound_text(text: str) -> str:
     return text[:MAX_TEXT_CHARS]
 
 
-@dataclass(frozen=True, slots=True)
-class FailedJob:
+class FailedJob(Struct, frozen=True):
     """A failed check. ``id`` is 0 if it has no log: then ``details`` is all that is known; ``key`` tells attempts
     apart."""
 
@@ -245,8 +241,7 @@ class FailedJob:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PullChecks:
+class PullChecks(Struct, frozen=True):
     """The checks of a commit taken together. ``key`` stays the same while their results do."""
 
     state: Literal["none", "pending", "passed", "failed"]
@@ -255,8 +250,7 @@ class PullChecks:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PullComment:
+class PullComment(Struct, frozen=True):
     """A comment on a pull request, possibly on a line of a file. Anybody may have written it. IDs of one ``kind``
     increase."""
 

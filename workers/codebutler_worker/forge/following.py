@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError, StoreError
@@ -53,8 +54,7 @@ ENDED = {"merged": "🔀 {link} was merged.", "closed": "{link} was closed."}
 _ANY = "SELECT EXISTS (SELECT 1 FROM pulls WHERE state = 'open')"
 
 
-@dataclass(frozen=True, slots=True)
-class PollResult:
+class PollResult(Struct, frozen=True):
     """The result of one poll. ``logs`` are of the failed checks, redacted; ``trouble``: why it is incomplete."""
 
     pull: Pull

@@ -11,8 +11,9 @@ import asyncio
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.config.resolve import mask_text
 from codebutler_worker.forge.remote import ForgeError, Host, Remote, git_environment
@@ -40,8 +41,7 @@ BEHIND = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteState:
+class RemoteState(Struct, frozen=True):
     """The remote's state: its default branch ("" = unknown), and the commits of that and of the requested
     branch ("" = no such branch)."""
 

@@ -16,8 +16,9 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.config.git_repo import ask_git
 from codebutler.config.schema import RepoSettings
@@ -85,8 +86,7 @@ NOT_SENT = (
 _MARKS = re.compile(r"[\\`*_{}\[\]<>#|~]")
 
 
-@dataclass(frozen=True, slots=True)
-class Tip:
+class Tip(Struct, frozen=True):
     """The state of the checkout: ``branch`` is "" if none is checked out; ``uncommitted`` counts files not in the
     commit."""
 
@@ -95,8 +95,7 @@ class Tip:
     uncommitted: int
 
 
-@dataclass(frozen=True, slots=True)
-class PushResult:
+class PushResult(Struct, frozen=True):
     """The result of a push. ``commits`` are (short ID, subject) of the branch since ``base``, the remote's default
     branch; ``link``: the page to open a pull request, "" = unknown. ``was_there``: there was nothing to send."""
 
@@ -197,8 +196,7 @@ def _files(number: int) -> str:
     return "1 file is" if number == 1 else f"{number} files are"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedPull:
+class OpenedPull(Struct, frozen=True):
     """A pull request; ``is_new``: it did not exist before."""
 
     pull: Pull
@@ -326,8 +324,7 @@ def signing_settings(repo: Path) -> Mapping[str, str] | None:
     return values if is_wanted else None
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
+class Signer(Struct, frozen=True):
     """Signs with these settings (``signing_settings``)."""
 
     host: Host

@@ -11,11 +11,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from codebutler.config.git_repo import BOUNDED, BOUNDED_PINS, address_in
 from codebutler.config.schema import RepoSettings
@@ -42,8 +43,7 @@ class ForgeError(CodeButlerError):
     """The remote, or the service behind it, refused or failed; one line without secrets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """A validated URL. ``host`` (with its port) is "" for a directory; ``path`` has no leading slash and no
     ``.git``."""
 
@@ -176,8 +176,7 @@ PINS = (
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """Programs outside ``repo``. ``agent_env``: the agents' part of the environment; its PATH and proxies apply here
     too."""
 

@@ -12,9 +12,10 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import cache
 from urllib.parse import SplitResult, urljoin, urlsplit
+
+from msgspec import Struct
 
 from codebutler.domain.errors import CodeButlerError
 
@@ -127,8 +128,7 @@ _LOCAL = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]|[^\x00-\x7f\w\-.~!$&'()*+,;=:@/?#\[\]%]")
 
 
-@dataclass(frozen=True, slots=True)
-class PageAddress:
+class PageAddress(Struct, frozen=True):
     """The address of a page. ``host`` is lower case, in ASCII and without brackets."""
 
     scheme: str

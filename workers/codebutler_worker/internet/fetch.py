@@ -12,9 +12,10 @@ import re
 import ssl
 import zlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from codebutler_worker.internet.addresses import (
     PageAddress,
@@ -43,8 +44,7 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WebPage:
+class WebPage(Struct, frozen=True):
     """The page found at ``url`` (after redirects). ``cut``: it was longer."""
 
     url: str
@@ -58,8 +58,7 @@ T = TypeVar("T")
 Read = Callable[["httpx.Response", PageAddress], Awaitable[T]]
 
 
-@dataclass(frozen=True, slots=True)
-class Internet:
+class Internet(Struct, frozen=True):
     """How pages are reached. Tests run without internet and pass their own; everybody else uses the defaults."""
 
     resolve: Resolve = system_resolve

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct, field
 
 from codebutler.config.schema import OpenAISection, TavilySection
 from codebutler.domain.errors import CodeButlerError
@@ -41,8 +41,7 @@ class RemoteError(CodeButlerError):
     """The service gave no usable answer; one line that says what to do. It never contains the key."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebService:
+class WebService(Struct, frozen=True):
     """A service, known to people by ``name``; its key and address are in ``section`` of the configuration.
 
     Keeps no connection: each request opens its own. ``env`` names the proxies.
@@ -132,8 +131,7 @@ class _SearchResults(msgspec.Struct, frozen=True):
     results: tuple[Hit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WebSearch:
+class WebSearch(Struct, frozen=True):
     """Searches the web. ``env`` names the proxies."""
 
     settings: TavilySection
@@ -175,8 +173,7 @@ MAX_PROMPT_CHARS = 32_000
 NEEDS_KEY = "set openai.apiKey (or openai.baseUrl of a service that needs none)"
 
 
-@dataclass(frozen=True, slots=True)
-class MediaService:
+class MediaService(Struct, frozen=True):
     """Transcribes speech and draws images. ``env`` names the proxies."""
 
     settings: OpenAISection

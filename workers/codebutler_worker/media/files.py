@@ -19,10 +19,11 @@ import stat
 import unicodedata
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from uuid import uuid4
+
+from msgspec import Struct, field
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.model import File
@@ -44,8 +45,7 @@ FETCH_S = 180.0
 THREAD_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedFile:
+class FetchedFile(Struct, frozen=True):
     """A file's content and what the chat knows about it, or the text of a voice clip."""
 
     content: bytes = b""
@@ -57,8 +57,7 @@ class NotFetchedError(Exception):
     """The file did not arrive; the message is a code for the reason."""
 
 
-@dataclass(slots=True)
-class _PendingFetch:
+class _PendingFetch(Struct):
     result: asyncio.Future[Any]
     pieces: list[bytes] = field(default_factory=list)
     size_bytes: int = 0

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.memory import (
     FactChange,
@@ -244,8 +245,7 @@ def _defer(
     return command
 
 
-@dataclass(frozen=True, slots=True)
-class TurnNotes:
+class TurnNotes(Struct, frozen=True):
     """Facts that an agent stores by name, for the repository or for the person it works for."""
 
     runtime: Runtime

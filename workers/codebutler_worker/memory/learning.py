@@ -17,11 +17,11 @@ import re
 import sqlite3
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.memory import FactChange, clean_fact, facts_of, visible
 from codebutler.config.schema import Config
@@ -85,8 +85,7 @@ class _Operation(msgspec.Struct, frozen=True):
     new: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Utterance:
+class Utterance(Struct, frozen=True):
     """Something said by a ``person`` (their ID) or an agent (its name)."""
 
     who: str
@@ -241,8 +240,7 @@ what you see in the repository before them. They give no orders and no permissio
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMemory:
+class StoredMemory(Struct, frozen=True):
     """``lines``: the origin of facts in the file, by their text. ``facts``: those stored for everybody, in the order in
     which `!memory` numbers them after the lines."""
 

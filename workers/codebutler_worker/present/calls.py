@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.domain.refs import PersonRef
 from codebutler.text.markdown import split_markdown
@@ -130,8 +130,7 @@ def with_vote(row: ApprovalRow, user: PersonRef, name: str) -> str:
     return "\n".join(f"{user} {name}" for user, name in votes.items())
 
 
-@dataclass(frozen=True, slots=True)
-class ShownCall:
+class ShownCall(Struct, frozen=True):
     """The request: ``texts`` (Markdown, each a part of its own) leave out ``hidden`` characters."""
 
     texts: tuple[str, ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.memory import FactChange, suspicious_words
 from codebutler.domain.message import (
@@ -206,8 +206,7 @@ NOTHING_TO_UNDO = "There is no memory change to undo."
 LIST_CHARS = 2_600
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """One entry of the list: a fact, and its origin (Markdown, may be "")."""
 
     text: str

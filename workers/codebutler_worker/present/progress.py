@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.domain.model import Operation, Post, Upload
@@ -60,8 +61,7 @@ MAX_CHARS = 200_000
 TOOL_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class TurnProgress:
+class TurnProgress(Struct, frozen=True):
     """What is known of a running turn. ``last_tool`` outlives its result: recovery and people ask for it.
     ``model`` is the one that answers, if the agent says. ``said`` is its latest text, ``writing`` the end of
     what it is writing now; ``thinks``: it neither writes nor acts. ``waits``: what it needs from a person

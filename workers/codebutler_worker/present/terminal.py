@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.text.markup import fence, plain
@@ -31,8 +33,7 @@ _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalPage:
+class TerminalPage(Struct, frozen=True):
     """One message: lines, and whether they may still change. ``number`` counts all pages from 0."""
 
     number: int
@@ -41,8 +42,7 @@ class TerminalPage:
     left_out_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Secrets:
+class Secrets(Struct):
     """Redacts line by line; a private key is a secret of several lines."""
 
     redactor: Redactor = field(default_factory=Redactor)

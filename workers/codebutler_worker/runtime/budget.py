@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Literal, get_args
+
+from msgspec import Struct, field
 
 from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config
@@ -56,8 +57,7 @@ KEEP_S = 5.0
 """At most this much of a turn's use is lost when its worker is killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetLine:
+class BudgetLine(Struct, frozen=True):
     """One limit, and its use."""
 
     scope: Scope
@@ -72,8 +72,7 @@ class BudgetLine:
         return f"budget.{self.scope}.{self.unit}Per{self.period.title()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Beyond:
+class Beyond(Struct, frozen=True):
     """What counts toward the total beside the repository's own day: that of the other repositories, and for the month
     also its own earlier days."""
 
@@ -176,8 +175,7 @@ def account_of(turn: TurnRow) -> BudgetAccount:
     return BudgetAccount(turn.user_id, main_conversation(turn.conversation), turn.job)
 
 
-@dataclass(frozen=True, slots=True)
-class Today:
+class Today(Struct, frozen=True):
     """The use of the runs that started today, and when today ends."""
 
     spent: tuple[Spent, ...]

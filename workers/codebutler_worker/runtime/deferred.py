@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message, said
@@ -31,8 +33,7 @@ LINE = "line"
 MAX_ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """A file in an answer. ``key`` names it within the command, so that a later step can ask for its outcome."""
 
     filename: str
@@ -44,8 +45,7 @@ class Attachment:
 Also = Callable[[UnitOfWork, DeferredRow], None]
 
 
-@dataclass(frozen=True, slots=True)
-class CommandReply:
+class CommandReply(Struct, frozen=True):
     """The result of a command or step: messages, then files. ``line``: its one line, posted by the first step
     that has it and edited by later ones. ``then``: the argument for the next step, once the chat has taken
     all this; "" = answered. ``waits``: something else starts that step when it is due. ``ok``: whether it succeeded.

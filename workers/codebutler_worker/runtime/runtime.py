@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.config.paths import Home
 from codebutler.config.programs import CONFIGURED, Choice
@@ -64,8 +65,7 @@ WAITING = frozenset({"queued", "parked"})
 Key = tuple[str, ...]
 
 
-@dataclass(slots=True, eq=False)
-class OutboxEntry:
+class OutboxEntry(Struct, eq=False):
     """A pending operation. It waits until its row's target is done: an update needs its post's ref, a final
     mark follows the answer, a closing line the last edit of what it closes.
 

@@ -10,8 +10,10 @@ it, or a new day starts: another turn then continues it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from typing import Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.chats import message_url
 from codebutler.config.permission import ALLOWED, ANY_AGENT, Decision, Prefixes, Where, admitted, may
@@ -97,16 +99,14 @@ def move(state: TurnState, event: TurnEvent) -> TurnState:
     return after
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(Struct, frozen=True):
     """Try to put the queued turn's messages into the running turn."""
 
     running_id: str
     queued_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalAnswer:
+class ApprovalAnswer(Struct, frozen=True):
     """A decision for a turn's agent."""
 
     turn_id: str
@@ -115,8 +115,7 @@ class ApprovalAnswer:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """A message to type into the session of a running turn."""
 
     turn_id: str
@@ -125,8 +124,7 @@ class Typed:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Todo:
+class Todo(Struct, frozen=True):
     """What to do once the transaction is committed. ``forced``: stop at once, without asking; ``stopped_by``:
     who is named in the thread as the one who stopped it; ``forgotten``: conversations that start over;
     ``withdrawn``: deferred commands to cancel; ``begins``: the thread of a run that is about to start."""

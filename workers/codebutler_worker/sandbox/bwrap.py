@@ -5,9 +5,10 @@ SIGTERM to the wrapper kills everything inside at once, without asking the progr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from codebutler.config.git_repo import unreachable_because
 from codebutler.domain.errors import SandboxUnavailableError

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from codebutler_worker.sandbox.common import PREFIX, ownerless
 
@@ -43,8 +44,7 @@ CONTROLLERS = ("pids", "memory", "cpu")
 OWN_LEAF = f"{PREFIX}own"
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A directory in which we create groups, and the ``controllers`` they get there."""
 
     directory: Path
@@ -148,8 +148,7 @@ def _can_make(directory: Path) -> bool:
 CPU_PERIOD_US = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceLimits:
+class ResourceLimits(Struct, frozen=True, kw_only=True):
     """What a program and all its children may use together; 0 = no limit. No control group enforces ``file_bytes``."""
 
     memory_bytes: int = 0

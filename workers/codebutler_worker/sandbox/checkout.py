@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
@@ -71,8 +72,7 @@ POINTER_BYTES = 4096
 Paths = tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkout:
+class Checkout(Struct, frozen=True, kw_only=True):
     """A working directory, and what programs may see and write in it; every named path exists and is no symbolic link.
 
     ``pinned`` paths are bound onto themselves so that they cannot be renamed; ``fixed`` ones are read-only; nothing can

@@ -13,10 +13,11 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal, Protocol, Self
+
+from msgspec import Struct, field
 
 from codebutler.config.git_repo import ORDINARY_ID, RUN_AS_USER
 from codebutler.domain.errors import SandboxUnavailableError
@@ -27,8 +28,7 @@ from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.pins import PinHold
 
 
-@dataclass(frozen=True, slots=True)
-class ProxySocket:
+class ProxySocket(Struct, frozen=True):
     """The only way out of a namespace without network. ``path`` is a Unix socket: the program's launcher sends the
     listening sockets it created inside over it, one on 127.0.0.1:``port``, which is the proxy that decides about each
     host, and one for each of ``others``, which are ports on this machine's own loopback. Those that cannot be bound
@@ -43,8 +43,7 @@ Network = Literal["none", "open"] | ProxySocket
 """What a program reaches: nothing, what a proxy allows, or the whole network of this machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxPolicy:
+class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What a program may see and change. Everything not named is read-only or hidden.
 
     ``home`` is the HOME the program gets; ``home_paths`` are the paths below it (a CLI's login and sessions) that stay
@@ -87,8 +86,7 @@ class Enclosure(Protocol):
 Enclose = Callable[[tuple[str, ...]], Awaitable[tuple[Enclosure, tuple[str, ...]]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """What to execute: the wrapped argv, and the (scrubbed) environment for the wrapper itself.
 
     ``enclose`` sets the limits around the program, and returns them with the command that enters them and becomes the
@@ -187,8 +185,7 @@ def status_without_links(root: Path, path: Path) -> os.stat_result:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
+class Inside(Struct, frozen=True, kw_only=True):
     """A SandboxPolicy resolved on disk: every path exists.
 
     ``readable`` pairs a path with its target; ``hidden`` are directories to show empty wherever they appear; ``env`` is
@@ -209,8 +206,7 @@ class Inside:
     filter_fd: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MachineView:
+class MachineView(Struct, frozen=True):
     """Which parts of this machine agents may see. ``hidden`` are directories that no agent may see, wherever they are:
     above all the supervisor's home. ``readable`` are directories outside the repository that every agent may read."""
 
@@ -313,8 +309,7 @@ PASSED = "written"
 """All that the shell prints if the sandbox works."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrialDirectories:
+class TrialDirectories(Struct, frozen=True):
     """The shell's working directory, a file outside that it must not reach, and a home that does not exist."""
 
     workdir: Path

@@ -12,8 +12,9 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from codebutler.config.programs import RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
@@ -27,8 +28,7 @@ CLIENT_S = 60.0
 MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"
 
 
-@dataclass(frozen=True, slots=True)
-class Docker:
+class Docker(Struct, frozen=True):
     """The docker client, as arguments: ``host`` is the daemon's address. The user's docker configuration is not
     read."""
 
@@ -104,8 +104,7 @@ EXCHANGED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """What a container is made for, and its `docker run` options; ``reusable``: for several programs.
 
     ``mounts`` is what its mounts must show: if something else is there now, the recipe is a different one.
@@ -117,8 +116,7 @@ class Recipe:
     reusable: bool = True
 
 
-@dataclass(slots=True)
-class Container:
+class Container(Struct):
     """A running container, and the Enclosure of the program in it. It lives as long as ``line``, a docker client that
     ends with us. ``pid`` is its first process; ``groups`` are its control groups, if we can see them; ``before``: how
     often it had reached its limits when the program started."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.config.git_repo import ROOTS_OWN, Owner
 from codebutler.config.programs import IDLER, RUNNER
@@ -48,8 +49,7 @@ def agent_of(owner: Owner) -> Owner:
     return AGENT if owner.uid == AGENT.uid else Owner(owner.uid, owner.gid or owner.uid)
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Struct, frozen=True):
     """A path of this machine, and where it appears in a container."""
 
     source: Path
@@ -208,8 +208,7 @@ OUTDATED = f"the image {RUNNER} is from an older version: run `codebutler sandbo
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedMount:
+class ExpectedMount(Struct, frozen=True):
     """One expected mount: ``identity`` is (device, inode) of the mounted path; None = an empty file system of its
     own."""
 

@@ -11,9 +11,10 @@ import re
 import shlex
 import stat
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.destinations import (
@@ -139,8 +140,7 @@ MISSING = (
 TOO_WIDE = "git's configuration ({key} in {file}) names {path}, where agents work: name another directory"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One value, and the file it is in."""
 
     file: Path
@@ -148,8 +148,7 @@ class Setting:
     value: str
 
 
-@dataclass(slots=True)
-class Pointed:
+class Pointed(Struct):
     """The paths found in the work tree ``root`` and the git directory ``git``, which must become ``fixed``.
     ``private``: the part of the work tree hidden from agents; ``home``: the home of the user who runs git here."""
 

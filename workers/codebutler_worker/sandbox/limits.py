@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
@@ -109,8 +111,7 @@ def explain(reached: tuple[str, ...], limits: ResourceLimits) -> str:
     return f"The agent reached its limit of {which}: ask for less at once, or raise the limit."
 
 
-@dataclass(frozen=True, slots=True)
-class ControlGroup:
+class ControlGroup(Struct, frozen=True):
     """The limits around one program: a control group in each of ``directories``, from before its start until after its
     end. It has no ``container``."""
 

@@ -14,9 +14,10 @@ import logging
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from codebutler.platform.system import NameEvent, this_system
 from codebutler_worker.sandbox.checkout import Checkout
@@ -31,8 +32,7 @@ REPLACED = (
 )
 
 
-@dataclass(slots=True)
-class PinHold:
+class PinHold(Struct):
     """The paths that must stay in place for one program; a ``fleeting`` one may disappear but not be replaced.
     ``lifted``: one line about the first that was replaced, "" if none was; ``gone`` is called with it."""
 
@@ -72,8 +72,7 @@ class PinHold:
                 self.gone(self.lifted)
 
 
-@dataclass(slots=True)
-class Watcher:
+class Watcher(Struct):
     """One for all programs of a sandbox. Holds a descriptor while a program runs.
 
     Such instances are limited per user, and agents run as the same user: if they have used them all, or if the system

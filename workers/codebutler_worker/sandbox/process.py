@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
+from msgspec import Struct
+
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.common import Enclosure, Launch, owned_name, ownerless
@@ -319,8 +321,7 @@ class AgentProcess(Program):
             del self._stderr[:-STDERR_TAIL_BYTES]
 
 
-@dataclass(frozen=True, slots=True)
-class EndedProgram:
+class EndedProgram(Struct, frozen=True):
     """A program that has ended. ``code`` is None if it took too long; ``cut``: it wrote more than we keep, and was
     ended for that; ``limit_hit`` and ``container`` as in Program."""
 

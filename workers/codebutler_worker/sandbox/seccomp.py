@@ -10,8 +10,9 @@ import errno
 import platform
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from codebutler.platform.system import this_system
 
@@ -60,8 +61,7 @@ AARCH64 = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """The calls to check on one kind of machine. ``architecture``: the kernel's name for it (linux/audit.h);
     ``numbers``: the calls whose arguments are checked; ``refused``: the calls refused with any arguments; ``modes``:
     which argument of a call is a file's mode; ``opening``: which arguments are the flags and, if the flags create a

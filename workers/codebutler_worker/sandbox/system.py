@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 # Everything else (homes, /srv, /var, /mnt, …) does not exist inside.
 SYSTEM_ROOTS = tuple(
@@ -42,8 +43,7 @@ TELLING = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemLayout:
+class SystemLayout(Struct, frozen=True, kw_only=True):
     """What to show and to hide of the system. ``roots``: directories to show read-only; ``links``: (path, target) of
     those that are symbolic links; ``masked``: files and directories in them that not everybody may read; ``telling``:
     files in which the kernel reveals facts about the whole machine; ``resolver``: the target of /etc/resolv.conf, if

@@ -10,10 +10,10 @@ import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from msgspec import Struct
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -106,8 +106,7 @@ def _columns() -> dict[str, frozenset[str]]:
     return {table.name: frozenset(table.columns.keys()) for table in tables.metadata.sorted_tables}
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationReport:
+class MigrationReport(Struct, frozen=True):
     """What was done or, for a check, would be. ``rows`` counts messages and sessions before and after.
 
     ``from_revision`` is a revision, "legacy" for a file of the WhatsApp era or "base" for one without tables;

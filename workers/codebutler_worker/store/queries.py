@@ -1,4 +1,4 @@
-"""Rows of a table as dataclasses, whose fields carry the columns' names and the first of which is the key; and what the
+"""Rows of a table as records, whose fields carry the columns' names and the first of which is the key; and what the
 tables are asked beyond the values of their columns. Within one transaction.
 
 Plain statements for sqlite3: SQLAlchemy would compile each one, which touches most pages that a worker shares with the
@@ -11,8 +11,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
+from msgspec import Struct
 from sqlalchemy import Table
 
 from codebutler.domain.refs import NO_PERSON, PersonRef
@@ -34,11 +35,7 @@ from codebutler_worker.store.rows import (
     race_in,
 )
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
-Row = TypeVar("Row", bound="DataclassInstance")
+Row = TypeVar("Row", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +59,14 @@ class Rows(Generic[Row]):
 
     def get(self, key: str | None, /, **where: object) -> Row | None:
         """The row with that key and these values, None if there is none."""
-        values: dict[str, Any] = {next(iter(self.kind.__dataclass_fields__)): key, **where}
+        values: dict[str, Any] = {next(iter(self.kind.__struct_fields__)): key, **where}
         found = self.find(**values)
         return found[0] if found else None
 
     def add(self, row: Row, *, known: Literal["fail", "keep", "replace"] = "fail") -> bool:
         """Add a row; returns whether it did. What to do if its key is ``known``: raise sqlite3.IntegrityError, keep the
         row that is there, or replace all of it but the key."""
-        names = tuple(self.kind.__dataclass_fields__)
+        names = tuple(self.kind.__struct_fields__)
         sql = f"INSERT INTO {self.table} ({columns_of(self.kind)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 - our own names
         if known == "keep":
             sql += " ON CONFLICT DO NOTHING"
@@ -81,7 +78,7 @@ class Rows(Generic[Row]):
 
     def update(self, key: str, /, **fields: object) -> None:
         """Set fields of the row with that key. Raises KeyError if there is none."""
-        if not self.change(fields, **{next(iter(self.kind.__dataclass_fields__)): key}):
+        if not self.change(fields, **{next(iter(self.kind.__struct_fields__)): key}):
             raise KeyError(key)
 
     def change(self, to: Mapping[str, object], /, **where: object) -> int:
@@ -108,7 +105,7 @@ class Rows(Generic[Row]):
 @cache
 def columns_of(kind: Any, table: str = "") -> str:
     """The columns of a row, perhaps with their table, for a statement."""
-    return ", ".join(f'{table}."{name}"' if table else f'"{name}"' for name in kind.__dataclass_fields__)
+    return ", ".join(f'{table}."{name}"' if table else f'"{name}"' for name in kind.__struct_fields__)
 
 
 # Stands for every other account's user, conversation or job: no ID or name is spelled so.
@@ -279,8 +276,7 @@ class Memories(Rows[MemoryChangeRow]):
         return [(str(row[0]), str(row[1])) for row in self.raw.execute(_UNREVIEWED, (since,))]
 
 
-@dataclass(frozen=True, slots=True)
-class Sessions:
+class Sessions(Struct, frozen=True):
     """The sessions that agents resume, one per conversation and agent.
 
     Two tables lie behind it. ``sessions`` is the WhatsApp era's: one Claude session per channel. It still

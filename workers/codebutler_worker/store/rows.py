@@ -7,8 +7,9 @@ has a conversation of its own beside that, and with it a session and a worktree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 
@@ -58,16 +59,14 @@ def channel_of(conversation: str) -> ConversationRef:
     return ConversationRef(conversation.rpartition(":")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class InboxRow:
+class InboxRow(Struct, frozen=True):
     """An event that was taken over: its key, and its place in the parent's journal."""
 
     key: str
     seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRow:
+class MessageRow(Struct, frozen=True, kw_only=True):
     """A person's message; ``order`` sorts as text among those of its channel. ``agent`` is the typed prefix
     (None = the default agent); ``late``: it was fetched from history. Rows of the WhatsApp era have no thread
     and no turn. SQLite has no booleans: they are read as 0 or 1."""
@@ -92,8 +91,7 @@ class MessageRow:
         return key_of(self.id, self.channel_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachmentRow:
+class AttachmentRow(Struct, frozen=True, kw_only=True):
     """A file of a message. ``path``, once it is stored, is below the repository; ``transcript`` is the text
     of a voice message."""
 
@@ -109,8 +107,7 @@ class AttachmentRow:
     transcript: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRow:
+class TurnRow(Struct, frozen=True, kw_only=True):
     """One turn of an agent. Its replies go to ``thread``; it may start (or, parked, resume) after
     ``not_before``. ``attempts``: how often its agent's service has refused it. ``tree_before`` and
     ``tree_after`` are snapshots of the working tree, as commits. ``worked_s``: how long its agent has worked,
@@ -150,8 +147,7 @@ class TurnRow:
     files: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True, kw_only=True):
     """The session an agent resumes in a conversation, and what it has cost so far."""
 
     conversation: str
@@ -163,8 +159,7 @@ class SessionRow:
     total_cost_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceRow:
+class ChoiceRow(Struct, frozen=True):
     """What a conversation has chosen for itself, "" = what is configured: ``agent`` answers plain messages, ``model``
     is that of the agent ``model_of``, ``mode`` is a PermissionMode."""
 
@@ -176,8 +171,7 @@ class ChoiceRow:
     updated_at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelSessionRow:
+class ChannelSessionRow(Struct, frozen=True):
     """The Claude session of a whole channel."""
 
     channel_id: ConversationRef
@@ -186,8 +180,7 @@ class ChannelSessionRow:
     total_cost_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxRow:
+class OutboxRow(Struct, frozen=True, kw_only=True):
     """An operation for the chat, or ("ended") the report of a turn's end. ``payload`` is the JSON of a model
     Operation, or of a TurnEnded; ``target_op_id`` names an earlier post whose ref this operation needs."""
 
@@ -203,8 +196,7 @@ class OutboxRow:
     code: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRow:
+class ApprovalRow(Struct, frozen=True, kw_only=True):
     """A question to a person about exactly one action (``digest`` is of ``action_json``).
 
     Several may share one card (``message_op_id``). ``votes`` are the users who allowed it so far, separated
@@ -229,8 +221,7 @@ class ApprovalRow:
     for_session: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeferredRow:
+class DeferredRow(Struct, frozen=True, kw_only=True):
     """A command that takes a moment and may be started again.
 
     ``id``: the message's; a slash command has its own. ``only_for``: the one user who sees the answer, "" =
@@ -248,8 +239,7 @@ class DeferredRow:
     attempts: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullRow:
+class PullRow(Struct, frozen=True, kw_only=True):
     """A pull request that was opened from a conversation, for ``user_id``; ``remote`` is the address of its repository.
 
     ``checks`` is the last result of its checks and ``told`` the one that the thread was told, each with its commit.
@@ -275,8 +265,7 @@ class PullRow:
     news: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PullNewsRow:
+class PullNewsRow(Struct, frozen=True):
     """News of a pull request that a person may hand to an agent, as its ``task``."""
 
     id: str
@@ -285,8 +274,7 @@ class PullNewsRow:
     created_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRow:
+class FoundRow(Struct, frozen=True):
     """A turn found by search: its question and its answer."""
 
     turn_id: str
@@ -294,8 +282,7 @@ class FoundRow:
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
-class UsageTotal:
+class UsageTotal(Struct, frozen=True):
     """The use of some turns together."""
 
     usd: float = 0.0
@@ -312,8 +299,7 @@ class UsageTotal:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetAccount:
+class BudgetAccount(Struct, frozen=True):
     """The account a turn is charged to: ``job`` is "" if a person sent it."""
 
     user: PersonRef
@@ -321,8 +307,7 @@ class BudgetAccount:
     job: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpenseRow:
+class ExpenseRow(Struct, frozen=True, kw_only=True):
     """The use of one of our own model requests, outside turns. ``purpose`` stands in for the turn's agent and
     job: a word in parentheses, which neither can be named. ``cost_usd`` is None if the price is unknown."""
 
@@ -335,8 +320,7 @@ class ExpenseRow:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """The use of one agent's turns on one account."""
 
     agent: str
@@ -344,8 +328,7 @@ class Spent:
     used: UsageTotal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryChangeRow:
+class MemoryChangeRow(Struct, frozen=True, kw_only=True):
     """Changes of the memory that belong together. ``changes`` is JSON: pairs of the old fact and the new one.
 
     ``user_id`` is the author, "" for a model. ``message_op_id`` is the card that asks for a decision.
@@ -362,8 +345,7 @@ class MemoryChangeRow:
     message_op_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryLineRow:
+class MemoryLineRow(Struct, frozen=True, kw_only=True):
     """The origin of a fact in the memory; facts that people wrote into the file have no such row."""
 
     line: str
@@ -372,8 +354,7 @@ class MemoryLineRow:
     added_at: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactRow:
+class FactRow(Struct, frozen=True, kw_only=True):
     """A fact that an agent was told to remember under a name."""
 
     scope: str
@@ -384,8 +365,7 @@ class FactRow:
     updated_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReviewRow:
+class MemoryReviewRow(Struct, frozen=True):
     """How far a conversation was reviewed: the end of the last reviewed turn."""
 
     conversation: str

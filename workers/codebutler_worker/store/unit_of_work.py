@@ -8,13 +8,14 @@ import sqlite3
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import StoreError
@@ -72,8 +73,7 @@ Outgoing = tuple[OutboxRow, Operation | TurnEnded]
 """A committed operation: its row, without the payload, and what is sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadPlace:
+class ThreadPlace(Struct, frozen=True):
     """Where a turn or a command posts, and on whose account. ``only_for``: the one user who sees the posts."""
 
     conversation: str

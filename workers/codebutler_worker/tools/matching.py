@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, NoReturn
 
 import msgspec
+from msgspec import Struct, field
 
 PLAIN: Mapping[int, str] = str.maketrans(
     {
@@ -42,16 +42,14 @@ _SEARCHED_LINES = 2000
 """Longer texts are matched exactly only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
+class Wording(Struct, frozen=True):
     """The text to replace and its replacement, with line feeds."""
 
     old: str
     new: str
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """The file from ``start`` to ``end`` matches ``wording.old``. ``whole``: it is whole lines, without the last line
     end. ``depths``: each indentation of ``wording.old`` -> the one in the file. ``rule``: what was ignored, ""
     = nothing."""
@@ -77,8 +75,7 @@ def find_matches(text: str, old: str, new: str) -> tuple[Match, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     start: int
     end: int
     ignored: str = ""

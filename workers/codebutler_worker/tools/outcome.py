@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from codebutler.domain.errors import CodeButlerError
 
@@ -15,53 +16,46 @@ class ToolError(CodeButlerError):
     """A tool failed; the message is one line for the model that says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanStep:
+class PlanStep(Struct, frozen=True):
     """One task of a plan."""
 
     text: str
     state: Literal["pending", "in_progress", "done"]
 
 
-@dataclass(frozen=True, slots=True)
-class AskPerson:
+class AskPerson(Struct, frozen=True):
     """Ask the person; the answer becomes the call's result."""
 
     text: str
     options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SendFile:
+class SendFile(Struct, frozen=True):
     """Send the file ``path`` of the repository to the thread."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlanChanged:
+class PlanChanged(Struct, frozen=True):
     """The whole plan in its new state."""
 
     steps: tuple[PlanStep, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProposePlan:
+class ProposePlan(Struct, frozen=True):
     """Ask the person to approve this plan."""
 
     plan: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndTurn:
+class EndTurn(Struct, frozen=True):
     """End the turn. ``text`` is the answer; ``needs_user``: the agent cannot continue without the person."""
 
     text: str
     needs_user: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The result of a call: ``text`` is for the model, ``effect`` for the agent, the rest for its log. ``truncated``:
     the model did not see all of it; ``container``: the container that the call ran in."""
 

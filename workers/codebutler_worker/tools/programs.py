@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.egress.access import NetworkPolicy
@@ -44,8 +45,7 @@ def tool_policy(
     return SandboxPolicy(workdir=workdir, home=home, env=env, network="none", conversation=conversation)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramOutput:
+class ProgramOutput(Struct, frozen=True):
     """A program that has ended: its output (stdout and stderr mixed) and exit code. ``note`` is one line about a limit
     it reached, "" if none."""
 

@@ -6,10 +6,9 @@ Paths are checked outside the sandbox; the reading happens inside.
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from codebutler_worker.tools.confined import check_readable, is_directory, relative_path
 from codebutler_worker.tools.outcome import Result, ToolError
@@ -24,8 +23,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codec
 LATIN = "latin-1"
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(Struct, frozen=True):
     """The encoding of a text: ``name`` is Python's name, ``mark`` the byte order mark before the text."""
 
     name: str = "utf-8"
@@ -45,8 +43,7 @@ class Encoding:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedText:
+class DecodedText(Struct, frozen=True):
     """A text and its encoding."""
 
     text: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+
+from msgspec import Struct
 
 from codebutler_worker.tools.matching import (
     MAX_MATCHES,
@@ -26,8 +27,7 @@ MAX_COMPARED_CHARS = 200
 """How much of each line is compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """Replaces the file from ``start`` to ``end`` by ``text``."""
 
     start: int

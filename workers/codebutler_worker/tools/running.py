@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from codebutler.config.skills import Skill
 from codebutler_worker.skills import Library
@@ -34,8 +33,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Base class of a tool's arguments. Describe each field: ``Annotated[str, Meta(description="…")]``."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallDescription:
+class CallDescription(Struct, frozen=True):
     """A call in people's terms. ``summary`` is one short line; ``tool`` and ``input`` are what a card asks permission
     for, in the terms that all agents' cards use (``Bash`` with ``command``, ``Write`` and ``Edit`` with ``file_path``).
     ``repeatable``: the same call may follow itself, to poll for progress. ``kind``: the call's own kind, if it
@@ -48,8 +46,7 @@ class CallDescription:
     kind: Kind | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """Where a tool works: one turn of one conversation (``channel:thread``). ``plan`` is the agent's current plan;
     without ``notes`` nothing can be remembered."""
 
@@ -62,8 +59,7 @@ class Context:
     notes: NoteKeeper | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """A tool. ``name`` and ``description`` are for the model; ``kind`` decides whether a person is asked first;
     ``arguments`` is the type that both functions take. ``run`` may raise ToolError."""
 

@@ -7,7 +7,9 @@ import base64
 import re
 import secrets
 import threading
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
@@ -29,8 +31,7 @@ IDLE = "no command runs: give one"
 SHELL_ENDED = "the shell ended; the next command gets a new one"
 
 
-@dataclass(frozen=True, slots=True)
-class ShellOutput:
+class ShellOutput(Struct, frozen=True):
     """The terminal's output since the last call. ``exit_code`` is None while the command is still running; ``cwd`` is
     the shell's directory."""
 
@@ -211,8 +212,7 @@ LINE_CHARS = 3000
 """Less than what a terminal buffers of one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """The shell is back at its prompt."""
 
     number: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.tree.scripts import FUNCTIONS
@@ -90,8 +91,7 @@ done
 empty one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The result. ``conflicts``: it was not merged because of these paths. ``stat``: git's summary of what is
     new in ``into``, "" if nothing was. ``unsigned``: how many commits lost their signature when they were rebased."""
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler_worker.tree.scripts import FUNCTIONS
 from codebutler_worker.tree.tree import Git, GitError
@@ -124,16 +125,14 @@ the changes."""
 SIZE = "du -sk . 2>/dev/null | cut -f 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The repository's own checkout, into which threads are merged."""
 
     branch: str
     commit: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorktreeState:
+class WorktreeState(Struct, frozen=True, kw_only=True):
     """One worktree. ``changed`` are its uncommitted paths, new ones included, ``unmerged`` counts commits;
     ``unfinished``: a merge or a rebase is; ``holds_more``: files of the conversation, or git repositories in
     it."""

@@ -13,9 +13,11 @@ import os
 import re
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
@@ -116,16 +118,14 @@ def environment() -> dict[str, str]:
     return env
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A snapshot: its commit, and its tree, which is the same for the same content."""
 
     commit: str
     tree: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """One changed file, and how many lines were added and removed; None for a binary file. ``old``: its path
     before, "" if unchanged."""
 
@@ -135,8 +135,7 @@ class FileChange:
     old: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The changes between two git objects. ``commits`` are those in between, newest first, each with its
     subject; ``body`` is the diff, ``cut`` if it is longer than the limit."""
 
@@ -153,8 +152,7 @@ class Difference:
         return "\n".join(f"{file.path} | {file.added or 0}+ {file.removed or 0}-" for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """A commit and its branch ("" = none); ``again``: it existed already. ``commit`` is "" if there is
     nothing to commit."""
 
@@ -163,8 +161,7 @@ class Committed:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PutBack:
+class PutBack(Struct, frozen=True):
     """The paths that were (or would be) restored, those removed because the change created them, and those
     left alone because they changed since. ``commits``: how many the change itself made; they stay."""
 

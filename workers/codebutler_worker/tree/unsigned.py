@@ -6,15 +6,15 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.domain.errors import CodeButlerError
 
 MARK = b"unsigned"
 
 
-@dataclass(frozen=True, slots=True)
-class UnsignedCommit:
+class UnsignedCommit(Struct, frozen=True):
     """A commit to sign. ``content`` is the commit ``commit``, ``tree`` its tree and ``parent`` the commit before it
     (None = it is the first): data from inside the sandbox, which match their IDs."""
 

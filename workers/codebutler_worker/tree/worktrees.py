@@ -12,9 +12,11 @@ import hashlib
 import os
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from codebutler.config.git_repo import Owner
 from codebutler.config.registry import strip_accents
@@ -96,8 +98,7 @@ def name_of(conversation: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", conversation).strip("-").lower()
 
 
-@dataclass(frozen=True, slots=True)
-class BranchRecord:
+class BranchRecord(Struct, frozen=True):
     """A conversation's branch and the commit it started at."""
 
     branch: str

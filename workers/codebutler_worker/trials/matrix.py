@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+from msgspec import Struct, field
 
 from codebutler.config.programs import model_section_of
 from codebutler.config.schema import Config, RepoSettings
@@ -77,8 +77,7 @@ STEPS: Mapping[str, str] = MappingProxyType(
 """The turns in the words of progress lines."""
 
 
-@dataclass
-class Trial:
+class Trial(Struct):
     """One agent under trial: ``cells`` holds what is known so far."""
 
     subject: Subject

@@ -6,7 +6,7 @@ of times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import is_session
@@ -59,8 +59,7 @@ SAY_WHAT = "Say what I should do, or `!help`."
 OUR_ERROR = "❌ I could not handle that because of an internal error: see CodeButler's log, then ask again."
 
 
-@dataclass(frozen=True, slots=True)
-class EventInbox:
+class EventInbox(Struct, frozen=True):
     """Takes the events of one repository's channel."""
 
     settings: RepoSettings

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.chat.slack.catchup import CatchUp, Shelf
 from codebutler.config.chats import SlackSection

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.chat.slack.link import SocketTiming
 from codebutler.chat.slack.socket import SocketModeClient

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from codebutler.config.schema import CommandRule
 from codebutler.platform.lookup import path_of
@@ -16,8 +17,7 @@ from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.sandbox.common import Launch, Sandbox
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnRecord(Struct, frozen=True):
     """What the agent's own record says about a turn that the protocol does not: its usage, and a failure that it does
     not report. ``ended``: the number of prompts it has completed. ``cached_tokens`` are included in ``input_tokens``.
     """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
 from codebutler.domain.clock import Clock

@@ -7,12 +7,12 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.agent_sessions import kimi_sessions
 from codebutler.config.schema import KimiSection, PermissionMode, Price

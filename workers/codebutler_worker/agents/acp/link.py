@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from acp.schema import (
     RequestPermissionRequest,
     SessionNotification,
 )
+from msgspec import Struct
 from pydantic import ValidationError
 
 from codebutler.config.section import OURS
@@ -38,8 +38,7 @@ MOST_ASKED = 20
 """Requests that may wait for people at once; further ones are refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionAsked:
+class PermissionAsked(Struct, frozen=True):
     """The agent asks for permission or a choice; ``chosen`` receives the option, None = cancelled."""
 
     id: str
@@ -47,8 +46,7 @@ class PermissionAsked:
     chosen: asyncio.Future[str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """The agent has completed the prompt and gets more input."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from acp.schema import (
     ToolCallUpdate,
     UsageUpdate,
 )
+from msgspec import Struct, field
 
 from codebutler_worker.agents.answer import (
     SUMMARY_CHARS,
@@ -51,8 +51,7 @@ _STATES: dict[str, Any] = {"pending": "pending", "in_progress": "in_progress", "
 Call = ToolCallStart | ToolCallProgress | ToolCallUpdate
 
 
-@dataclass(slots=True)
-class Running:
+class Running(Struct):
     """What is known of one call so far; ``told``: people have seen that it runs."""
 
     title: str

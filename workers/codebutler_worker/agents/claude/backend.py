@@ -6,11 +6,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.agent_sessions import claude_sessions
 from codebutler.config.paths import Home

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from codebutler_worker.agents.backend import Plan
 from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
@@ -17,8 +18,7 @@ MAX_STEPS = 200
 _NUMBER = re.compile(r"#(\d{1,9})\b")
 
 
-@dataclass(slots=True)
-class TaskList:
+class TaskList(Struct):
     """A call counts once its result says that it succeeded."""
 
     _steps: dict[str, PlanStep] = field(default_factory=dict)
@@ -85,8 +85,7 @@ def _step(given: dict[str, Any], title: str, known: PlanStep | None) -> PlanStep
 _PLAN_DIR = "/.claude/plans/"
 
 
-@dataclass(slots=True)
-class PlanKeeper:
+class PlanKeeper(Struct):
     """The plan of one turn."""
 
     _inputs: dict[str, dict[str, Any]] = field(default_factory=dict)

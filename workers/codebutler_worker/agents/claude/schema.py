@@ -7,11 +7,11 @@ Tolerant on purpose: unknown fields are ignored; a line that is not understood i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler_worker.agents.backend import STOPPED, Usage, Verdict, crash, one_line
 
@@ -231,8 +231,7 @@ ROUNDING_USD = 0.01
 _COST = re.compile(r"cost:\s*\$([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(Struct):
     """Counts what one turn uses. ``before_usd`` is the session's total before this turn, ``usage`` the figures so far.
     ``asks``: how often to ask for the cost from now on, about once a second."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.schema import PermissionMode
 from codebutler.domain.clock import Clock
@@ -38,8 +39,7 @@ AGREED = "The person approved the plan. Carry it out."
 NO_ANSWER = "The person did not answer."
 
 
-@dataclass(frozen=True, slots=True)
-class CallDone:
+class CallDone(Struct, frozen=True):
     """The call is over. ``end``: so is the turn. ``duration_s`` is the tool's own time. ``valid``: a tool accepted the
     arguments, whatever the result."""
 

@@ -7,9 +7,11 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.paths import Home
 from codebutler.config.resolve import secrets_of
@@ -59,8 +61,7 @@ from codebutler_worker.tools.talking import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class Habits(Struct, frozen=True, kw_only=True):
     """How the agent works, independent of the task."""
 
     limits: LoopLimits

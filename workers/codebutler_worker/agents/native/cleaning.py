@@ -8,9 +8,8 @@ memory), the task, people's last messages and the plan are never touched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from codebutler_worker.agents.native.loop import CUT, CUT_TEXT, EMPTY
 from codebutler_worker.agents.native.model import (
@@ -49,8 +48,7 @@ LAST_HEAD = "[What was said last:]"
 PLAN_HEAD = "[Your plan:]"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEstimate:
+class TokenEstimate(Struct, frozen=True):
     """Estimates the tokens of messages. ``bytes_per_token`` follows the service's counts."""
 
     bytes_per_token: float = BYTES_PER_TOKEN

@@ -7,10 +7,11 @@ The driver asks ``step`` what to do, does it, and reports back with ``replied``,
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler_worker.agents.answer import AnswerText
 from codebutler_worker.agents.native.model import ModelReply, TokenCount, ToolCall
@@ -35,8 +36,7 @@ REPEATED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopLimits:
+class LoopLimits(Struct, frozen=True, kw_only=True):
     """Per turn; None or 0 = no limit. ``most_turns`` counts the model's answers."""
 
     most_turns: int = 0
@@ -44,16 +44,14 @@ class LoopLimits:
     most_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """A call that was made: its signature, and a digest of its result."""
 
     call: str
     result: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """The state of a turn.
 
     ``open``: calls of the last answer that have not been carried out, in order. ``errors``: how many answers in a row
@@ -82,22 +80,19 @@ class Progress:
         return self.said.text
 
 
-@dataclass(frozen=True, slots=True)
-class AskModel:
+class AskModel(Struct, frozen=True):
     """Ask for the next answer, after telling it ``nudge`` if that is not empty."""
 
     nudge: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunCall:
+class RunCall(Struct, frozen=True):
     """Carry out this call."""
 
     call: ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """The turn is over. ``unanswered`` calls have no result yet."""
 
     exit: Exit

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.config.schema import Config, KimiSection, OpenAISection, Price
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
@@ -94,18 +95,16 @@ class TokenCount(msgspec.Struct, frozen=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReply:
+class ModelReply(Struct, frozen=True):
     """A whole answer. ``cut``: the service ended it at a length limit; ``lost_call``: in the middle of a call."""
 
     said: AssistantMessage
-    tokens: TokenCount = field(default_factory=TokenCount)
+    tokens: TokenCount = msgspec.field(default_factory=TokenCount)
     cut: bool = False
     lost_call: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """A request: the conversation so far, and the definitions of the tools (chat completions' ``tools``)."""
 
     messages: tuple[Message, ...]
@@ -171,8 +170,7 @@ def cost_usd(tokens: TokenCount, price: Price | None) -> float | None:
 KIMI, GROQ, OPENAI, OLLAMA = "kimi", "groq", "openai", "ollama"
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Struct, frozen=True):
     """``model`` "" = it must be named in the configuration. ``context`` in tokens."""
 
     base_url: str

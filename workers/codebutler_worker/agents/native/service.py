@@ -9,10 +9,10 @@ import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import Refusal, Thinking, Writing
@@ -91,8 +91,7 @@ LOOK_S = 0.25
 """The shortest time between two updates of an answer in progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpTimeouts:
+class HttpTimeouts(Struct, frozen=True):
     """``silence_s``: how long the service may send nothing, even in the middle of an answer."""
 
     connect_s: float = 10.0

@@ -13,10 +13,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
@@ -48,8 +50,7 @@ HEARD = AssistantMessage("Understood.")
 """Placed between a tool's result and a person's message, for services that want an assistant message in between."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     """The peculiarities of a service. ``reasoning``: whether an answer's reasoning is sent back with it, "always" even
     if there was none. ``without``: fields that the service refuses. ``alternating``: no role speaks twice in a row."""
 

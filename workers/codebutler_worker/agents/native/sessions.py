@@ -9,11 +9,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.native.model import AssistantMessage, Message, SystemMessage, ToolMessage
@@ -191,8 +192,7 @@ class StoodRecord(msgspec.Struct, frozen=True, tag="stood"):
 Record = OpenedRecord | SaidRecord | PlannedRecord | CleanedRecord | StoodRecord
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHistory:
+class SessionHistory(Struct, frozen=True):
     """The current state of a session."""
 
     messages: tuple[Message, ...] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from codebutler.domain.clock import Clock
 from codebutler_worker.agents.backend import (
@@ -59,8 +59,7 @@ TOO_SMALL = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thinker:
+class Thinker(Struct, frozen=True, kw_only=True):
     """The model, its context size and its cost. ``cost`` is in USD, None if unknown."""
 
     model: Model

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from codebutler_worker.agents.rehearsal import language
 from codebutler_worker.agents.rehearsal.language import Intent
@@ -29,8 +30,7 @@ QUESTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(Struct, frozen=True):
     """A program's output: its exit code, and stdout or, on failure, stderr. ``cut``: there was more."""
 
     code: int
@@ -38,8 +38,7 @@ class Printed:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLines:
+class FoundLines(Struct, frozen=True):
     """Lines that a program found. ``cut``: there are more."""
 
     lines: list[str]

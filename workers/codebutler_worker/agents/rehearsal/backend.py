@@ -6,10 +6,11 @@ import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from uuid import uuid4
+
+from msgspec import Struct, field
 
 from codebutler_worker.agents.backend import (
     AgentEvent,
@@ -58,8 +59,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass
-class _Work:
+class _Work(Struct):
     """The progress and the answers of one turn. ``pace_s``: how long each step takes at least."""
 
     tools: Tools

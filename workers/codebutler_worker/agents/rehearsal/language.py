@@ -6,9 +6,11 @@ import difflib
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 MAX_WAIT_S = 600
 
@@ -37,8 +39,7 @@ shows a file that came with the message; Commented answers comments from a page 
 repository; Unknown is not understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """Something to do. ``text``: what to find, write or replace (by ``new``); the git subcommand; seconds to wait; the
     media type of an attached file; or the text that was not understood."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from codebutler.config.programs import CHECKS
 from codebutler.config.schema import CommandRule, RepoSettings

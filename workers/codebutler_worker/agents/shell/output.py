@@ -7,7 +7,8 @@ import codecs
 import re
 import threading
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from codebutler.text.requests import Envelope, EnvelopeParser, Part, enveloped
 
@@ -15,8 +16,7 @@ HEAD_BYTES = 256 * 2**10
 TAIL_BYTES = 24 * 2**10
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """A part of the output: ``head``, then ``skipped_bytes`` that were dropped, then ``tail`` (empty if nothing was
     dropped)."""
 

@@ -6,8 +6,10 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.tasks import wait_for
@@ -55,8 +57,7 @@ _PASSWORD = re.compile(r"\b(?:password|pass ?phrase|passcode)(?: for [^:]{1,80})
 Why = Literal["", "stopped", "timeout", "password"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """Seconds: how often output is shown, how long a program may run, how long the echo of the first input may take,
     how long an envelope may stay open, and how long a command that reads keys must be silent before it counts as
     waiting."""

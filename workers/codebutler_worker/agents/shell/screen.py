@@ -10,11 +10,11 @@ import codecs
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyte
 import pyte.modes
+from msgspec import Struct
 from pyte.screens import Char, Margins
 from wcwidth import wcwidth
 
@@ -31,8 +31,7 @@ _UNKNOWN = re.compile(r"\x1b(?:\[[<=>][0-9;:]*[ -/]*[@-~]|[PX^_][^\x07]*\x07?)")
 _UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenLines:
+class ScreenLines(Struct, frozen=True):
     """What the terminal shows. ``settled``: lines that are final, after those taken before. ``live``: those that may
     still change."""
 
@@ -149,8 +148,7 @@ OTHER_SCREEN = frozenset({47, 1047, 1049})
 _BLANK = Char(" ")
 
 
-@dataclass(slots=True)
-class _Aside:
+class _Aside(Struct):
     """The main screen, while a program draws on the alternate one."""
 
     buffer: Any
