@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.schema import ClaudeSection
 from codebutler.domain.clock import SystemClock
@@ -46,7 +48,7 @@ class Desk:
     def with_settings(self, settings: ClaudeSection, limits: TimeLimits | None = None) -> Desk:
         env = agent_env(self.model)
         backend = ClaudeBackend(settings, AgentContext(NoWalls(), SystemClock()), self.home, env, limits)
-        return replace(self, backend=backend)
+        return dataclasses.replace(self, backend=backend)
 
 
 def agent_env(model: ModelServer) -> dict[str, str]:

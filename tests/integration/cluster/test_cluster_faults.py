@@ -239,7 +239,7 @@ async def test_one_gateway_leads_and_the_next_one_follows_its_death(tmp_path: Pa
         assert not first.is_held
         assert second.epoch > first.epoch
         with pytest.raises(LeaseLostError):
-            await first.keep()
+            await first.renew_until_lost()
 
 
 async def test_a_gateway_that_ends_lets_the_next_one_lead_at_once(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ STEPS = (
     Step("run", "run", "debounce, choose the next run", "conversation/queue.py", "choose"),
     Step("run", "agent", "start the run", "agents/running.py", "TurnBackend.start"),
     Step("agent", "agent", "run in the sandbox", "sandbox/limits.py", "AgentSandbox.wrap"),
-    Step("agent", "run", "text and tool calls", "conversation/turn.py", "RunningTurn._heard"),
+    Step("agent", "run", "text and tool calls", "conversation/turn.py", "RunningTurn._receive"),
     Step("run", "outbox", "store answer and final mark in one commit", "conversation/end.py", "conclude"),
     Step("outbox", "delivery", "send over the pipe", "chat/delivery/sender.py", "Sender.deliver"),
     Step("delivery", "delivery", "choose the next API call", "chat/delivery/planner.py", "plan"),
