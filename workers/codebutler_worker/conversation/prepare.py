@@ -124,19 +124,11 @@ def begin(uow: UnitOfWork, turn: TurnRow, config: Config) -> BegunTurn:
     if not config.output.progress_after_seconds or (program and program.mode == "interactive"):
         posted = _show_at_once(uow, turn, config, program)
     session_id = session.session_id if session else None
-    uow.turns.update(
-        turn.id,
-        state=move(turn.state, "start"),
-        started_at=uow.stamp,
-        session_id=session_id,
-        progress_op_id=posted,
-    )
+    state = move(turn.state, "start")
+    uow.turns.update(turn.id, state=state, started_at=uow.stamp, session_id=session_id, progress_op_id=posted)
     messages = tuple(row.platform_msg_id for row in rows if row.platform_msg_id)
-    earlier = [
-        each
-        for each in uow.turns.find(newest=LOOKED_BACK, conversation=turn.conversation)
-        if each.id != turn.id
-    ]
+    found = uow.turns.find(newest=LOOKED_BACK, conversation=turn.conversation)
+    earlier = [each for each in found if each.id != turn.id]
     has_agent = program is None and turn.agent not in WORDLESS
     own = next((each for each in earlier if each.agent == turn.agent), None)
     past = earlier
