@@ -38,7 +38,7 @@ class Everything(dict[tuple[str, str], str]):
     def __bool__(self) -> bool:
         return True
 
-    def get(self, key: tuple[str, str], default: str) -> str:  # type: ignore[override]
+    def get(self, key: tuple[str, str], default: str) -> str:  # type: ignore[override]  # always an item
         return DIRECT if key[0] == HOME else default
 
 

@@ -17,7 +17,7 @@ def shown(markdown: str) -> FormattedText:
 
 def ours(markdown: str, *names: str) -> FormattedText:
     out = Builder()
-    write_own_markdown(out, markdown, Mentions(names, {"tg:111": "Ana"}.get))  # type: ignore[arg-type]
+    write_own_markdown(out, markdown, Mentions(names, {"tg:111": "Ana"}.get))  # type: ignore[arg-type]  # IDs as text
     return out.build()
 
 

@@ -170,8 +170,8 @@ def test_code_and_links_as_people_write_them() -> None:
 
 
 def test_a_group_becomes_a_supergroup() -> None:
-    assert parse(message(migrate_to_chat_id=-1005), ME) == GroupMoved(GROUP["id"], -1005)  # type: ignore[arg-type]
-    assert parse(message(migrate_from_chat_id=-5), ME) == GroupMoved(-5, GROUP["id"])  # type: ignore[arg-type]
+    assert parse(message(migrate_to_chat_id=-1005), ME) == GroupMoved(GROUP["id"], -1005)  # type: ignore[arg-type]  # IDs as numbers
+    assert parse(message(migrate_from_chat_id=-5), ME) == GroupMoved(-5, GROUP["id"])  # type: ignore[arg-type]  # IDs as numbers
 
 
 def test_the_private_chat_is_opened_with_a_code() -> None:
