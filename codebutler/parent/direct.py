@@ -21,7 +21,7 @@ from codebutler.config.permission import decide_request
 from codebutler.domain.clock import Clock
 from codebutler.domain.command_help import nearest
 from codebutler.domain.commands import DIRECT, SLASH, WORDS
-from codebutler.domain.errors import ChatError
+from codebutler.domain.errors import ChatError, ChatUnreachableError
 from codebutler.domain.message import REPO_ACTION, Button, said
 from codebutler.domain.model import (
     ButtonClicked,
@@ -199,6 +199,10 @@ class DirectMessages:
     async def _settled(self, work: Coroutine[Any, Any, None], entry: Entry) -> None:
         try:
             await work
+        except ChatUnreachableError as error:
+            # The chats are closing. The entry stays: it is answered after the next start.
+            log.warning("a direct message is not answered yet: %s", error)
+            return
         except ChatError as error:
             log.warning("could not answer a direct message: %s", error)
         await self._journal.settle(entry.seq)

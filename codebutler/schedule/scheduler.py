@@ -13,7 +13,7 @@ from msgspec import structs
 from codebutler.chat.chats import Chats
 from codebutler.chat.listeners import Listeners
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.message import said
 from codebutler.domain.model import OPERATOR, Event, MessagePosted, Post, TurnOutcome
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
@@ -258,11 +258,11 @@ class Scheduler:
                 await self.change(lambda schedule: transitions.taken(schedule, key))
             else:
                 await self._failed(key)
+        except (ChatUnreachableError, StoreError) as error:  # the chats are closing, or the disk is full
+            log.warning("job %s is waiting: %s", key, error)
         except ChatError as error:
             log.warning("job %s could not be posted: %s", key, error)
             await self._failed(key)
-        except StoreError as error:
-            log.warning("job %s is waiting for disk space: %s", key, error)
 
     async def _post_timer(self, timer: Timer) -> None:
         key = f"timer:{timer.id}"
@@ -273,11 +273,11 @@ class Scheduler:
             event = scheduled(timer.channel, ref, now, user=timer.user, text=timer.text)
             await self._accepted(structs.replace(event, thread=timer.thread))
             await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
+        except (ChatUnreachableError, StoreError) as error:
+            log.warning("timer %s is waiting: %s", timer.id, error)
         except ChatError as error:
             log.warning("timer %s could not be posted, and is dropped: %s", timer.id, error)
             await self.change(lambda schedule: transitions.without_timer(schedule, timer.id))
-        except StoreError as error:
-            log.warning("timer %s is waiting for disk space: %s", timer.id, error)
 
     async def _accepted(self, event: MessagePosted) -> bool:
         """False if it is refused. A message that was handed in before is not a second request. Raises StoreError."""

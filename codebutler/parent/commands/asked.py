@@ -18,7 +18,7 @@ from codebutler.chat.listeners import Listeners
 from codebutler.domain.clock import Clock
 from codebutler.domain.command_help import usage_error
 from codebutler.domain.commands import DIRECT, WORDS, visible_only_to
-from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
 from codebutler.domain.refs import NO_PERSON, ConversationRef
@@ -142,13 +142,13 @@ class ParentCommands:
             unsure = entry.received_at < self._resources.since
             await self._publish(event.channel, event.key, post, unsure)
             outcome: TurnOutcome = "done"
+        except (ChatUnreachableError, StoreError) as error:
+            # The chats are closing, or the disk is full. The entry stays: it is answered after the next start.
+            log.warning("[%s] !%s is waiting: %s", repo, request.name, error)
+            return
         except ChatError as error:
             log.warning("[%s] could not answer !%s: %s", repo, request.name, error)
             outcome = "failed"
-        except StoreError as error:
-            # The entry stays: it is answered after the next start.
-            log.warning("[%s] !%s is waiting for disk space: %s", repo, request.name, error)
-            return
         if isinstance(event, MessagePosted):
             await self._listeners.ended(event.channel, (event.ref,), outcome)
         await self._journal.settle(entry.seq)

@@ -15,6 +15,7 @@ from codebutler.chat.delivery.sender import Sender
 from codebutler.config.chats import SlackSection
 from codebutler.config.permission import Decision
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, Config
+from codebutler.domain.errors import ChatUnreachableError
 from codebutler.domain.message import REPO_ACTION
 from codebutler.domain.model import (
     ButtonClicked,
@@ -346,3 +347,17 @@ async def test_a_private_chat_that_is_a_repositorys_own_is_about_no_other(tmp_pa
     assert await made.accept(made.say("explain this")) == "accepted"
     assert made.reached == [(D, Prompt(text="explain this"))]
     await made.stop()
+
+
+async def test_an_answer_that_was_not_sent_before_the_end_is_sent_by_the_next_life(one: House) -> None:
+    one.chat.fail_next("post", ChatUnreachableError("down"), times=100)
+    await one.intake.accept(one.say("help"))
+    await settle()
+    await one.stop()
+    while one.tasks._running:
+        await settle()
+    assert one.chat.texts(D) == []
+    one.chat.heal()
+    await one.start()
+    [answer] = one.chat.texts(D)
+    assert "works on it" in answer

@@ -15,7 +15,7 @@ import pytest
 from codebutler.chat.chats import Chats
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry
-from codebutler.domain.errors import ChatError, StoreError
+from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.model import OPERATOR, Command, Event, MessagePosted, Post, TurnOutcome
 from codebutler.intake.intake import Outcome
 from codebutler.intake.repos import RepoTable
@@ -89,6 +89,7 @@ class World:
         self.die_at = 0
         self.outcome: Outcome = "accepted"
         self.refuse_posts = False
+        self.is_closing = False
 
     def _step(self) -> None:
         self.steps += 1
@@ -111,6 +112,8 @@ class World:
         self._step()
         if self.refuse_posts:
             raise ChatError("channel_not_found")
+        if self.is_closing:
+            raise ChatUnreachableError("the sender was closed before this was sent", "closed")
         known = key in self.posts
         assert unsure or not known, "it would have been posted twice"
         ts, _ = self.posts.setdefault(key, (f"{len(self.posts) + 1}.0", post))
@@ -331,6 +334,20 @@ async def test_a_timer_speaks_for_whoever_set_it_in_its_thread() -> None:
         (wish,) = world.wishes.values()
         assert (wish.user, wish.text, wish.thread) == ("U1", "run: make deploy", "5.5")
         assert scheduler.schedule.timers == ()
+
+
+async def test_what_was_not_sent_before_the_end_is_sent_by_the_next_life() -> None:
+    world = World()
+    async with world.life() as scheduler:
+        await calm()
+        await Commands(world, scheduler, world.clock).answer("in", "1h look", ASKER)
+        world.is_closing = True
+        await world.passes(1.1)
+        assert (world.posts, scheduler.schedule.jobs["shop/tests"].failures) == ({}, 0)
+    world.is_closing = False
+    async with world.life():
+        await calm()
+        assert sorted(wish.text for wish in world.wishes.values()) == ["look", "run: make test"]
 
 
 async def test_words_about_jobs() -> None:
