@@ -21,7 +21,7 @@ from codebutler.chat.telegram.api import BotApi
 from codebutler.chat.telegram.chat import TelegramChat
 from codebutler.chat.telegram.inbox import IncomingEvents
 from codebutler.chat.telegram.places import UnknownGroup, UnknownGroups
-from codebutler.chat.telegram.polling import BatchResult, Poller, PollStatus
+from codebutler.chat.telegram.polling import AUTH_RETRY_S, BatchResult, Poller, PollStatus
 from codebutler.chat.telegram.presses import PressHandler
 from codebutler.chat.telegram.rules import check_token, number_of
 from codebutler.chat.telegram.updates import (
@@ -38,7 +38,7 @@ from codebutler.chat.telegram.updates import (
 )
 from codebutler.config.chats import TelegramSection
 from codebutler.config.schema import Config
-from codebutler.domain.errors import ChatError, CodeButlerError, ProtocolError, StoreError
+from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ProtocolError, StoreError
 from codebutler.domain.refs import PersonRef
 from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Observers, Tasks, beside
@@ -90,6 +90,7 @@ class TelegramConnection:
         self._failing: tuple[int, int] = (0, 0)
         self._trouble = ""
         self._is_disconnected = False
+        self._identifying: asyncio.Task[None] | None = None
         self.connected = asyncio.Event()
 
     @property
@@ -123,9 +124,12 @@ class TelegramConnection:
     def use_token(self, token: str) -> None:
         """Continue with another token. Raises ChatAuthError at once for an invalid one."""
         if self._chat.api.use_token(token):
-            # The token may belong to another bot.
+            # The token may belong to another bot. Until we know its name, no update is taken: a command or a
+            # mention may be ours.
             self._me = BotIdentity(0)
-            self._tasks.start(self._identify(), name="telegram identity")
+            if self._identifying is not None:
+                self._identifying.cancel()
+            self._identifying = self._tasks.start(self._identify_again(), name="telegram identity")
             self._poller.nudge()
 
     async def _identify(self) -> None:
@@ -134,6 +138,16 @@ class TelegramConnection:
         )
         self._me = BotIdentity(number_of(identity.user_id), identity.team)
         self._trouble = ""
+
+    async def _identify_again(self) -> None:
+        """Find out our new identity; a token that is refused may be accepted later."""
+        while not self._me.id:
+            try:
+                await self._identify()
+            except ChatAuthError as error:
+                self._on_identity_error(error)
+                await self._chat.clock.sleep(AUTH_RETRY_S)
+        self._poller.nudge()
 
     async def _fetch_identity(self) -> Identity:
         await self._chat.records.open()
@@ -152,6 +166,8 @@ class TelegramConnection:
 
     async def _handle_batch(self, updates: Sequence[Mapping[str, Any]], waited: bool) -> BatchResult:
         """Each is on disk, or not for us, before the next is handled."""
+        if updates and not self._me.id:
+            return BatchResult(None, RETRY_S)
         batch = [
             (number, self._parse(update))
             for update in updates

@@ -247,6 +247,22 @@ async def test_another_bots_token_makes_us_that_bot(room: Room, server: BotServe
     assert room.messages[0].text == "fix it"
 
 
+@pytest.mark.parametrize("fault", [Fault("getMe", "status", times=2), Fault("getMe", "refused", "no", 401)])
+async def test_what_comes_before_we_know_who_we_are_waits_for_that(
+    room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.setattr("codebutler.chat.telegram.connection.RETRY_S", 0.01)
+    monkeypatch.setattr("codebutler.chat.telegram.connection.AUTH_RETRY_S", 0.01)
+    server.telegram.me["username"] = "other_bot"
+    server.faults.append(fault)
+    server.token = "987654321:AAanother-token-of-another-bot_0000000"
+    room.connection.use_token(server.token)
+    server.say(GROUP, "/status@other_bot")
+    server.say(GROUP, "@other_bot fix it")
+    await room.until(lambda: not server.faults and not server.telegram.waiting())
+    assert [message.text for message in room.messages] == ["!status", "fix it"]
+
+
 async def test_a_topic_is_a_conversation(room: Room, server: BotServer) -> None:
     topic = server.topic(FORUM, "login")
     server.say(FORUM, "fix it", topic=topic)
