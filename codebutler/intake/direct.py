@@ -38,7 +38,7 @@ from codebutler.intake.repos import Repo
 from codebutler.text.requests import request_of
 
 _NAMED = re.compile(r"\s*([\w.-]{1,100})\s*:\s*(.*)", re.DOTALL)
-_BARE = re.compile(r"\s*(\w+)\s*[?!.]?\s*")
+_BARE = re.compile(r"\s*(\w+)\s*(?:[?!.]\s*)?")
 
 log = logging.getLogger("codebutler.intake.direct")
 

@@ -33,16 +33,19 @@ Kind = Literal["text", "code", "fence", "bold", "italic", "quote", "link"]
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<&~|]|(?m:^)(?P<space>[ \t]*)(?:[#>+=-]|(?P<number>\d+)(?=[.)]))")
 _HALF_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\$")
-_SPAN = re.compile(
-    r"(?m:^)```[^\n`]*\n(?P<fence>.*?)\n```(?=\n|\Z)"
-    r"|\\(?P<sign>[!-/:-@\[-`{-~])"
+_FENCED = r"(?m:^)```[^\n`]*\n(?P<fence>.*?)\n```(?=\n|\Z)|"
+_IN_LINES = (
+    r"\\(?P<sign>[!-/:-@\[-`{-~])"
     r"|(?<!`)(?P<ticks>`{1,3}+)(?!`)(?P<code>[^\n]{0,4000}?[^`\n])(?P=ticks)(?!`)"
     r"|\[(?P<label>(?:\\.|[^\\\[\]\n]|\[[^\\\[\]\n]*+\])*+)\]\((?P<url>[^\s()<>]{1,2000})\)"
     r"|\*\*(?P<bold>(?:\\.|`[^`\n]++`|[^\\*`\n])++)\*\*"
     r"|(?<!\w)_(?P<italic>(?:\\.|`[^`\n]++`|[^\\_`\n])++)_(?!\w)"
-    r"|(?m:^)(?P<quote>> ?)",
-    re.DOTALL,
+    r"|(?m:^)(?P<quote>> ?)"
 )
+_SPAN = re.compile(_FENCED + _IN_LINES, re.DOTALL)
+_SPAN_IN_LINES = re.compile(_IN_LINES, re.DOTALL)
+_LAST_CLOSING = re.compile(r".*\n```(?=\n|\Z)", re.DOTALL)
+_TICKS_OR_ESCAPE = re.compile(r"(`+)|\\([!-/:-@\[-`{-~])")
 PAGES = "https://dashboard.invalid/"
 """The target of a link to a dashboard page until it is sent: only the parent knows the address."""
 _PAGE = re.compile(rf"(?: · )?\[[^\[\]]*\]\({re.escape(PAGES)}[^\s()<>]*\)")
@@ -102,7 +105,7 @@ def clip(markdown: str, limit: int) -> str:
 def spans(markdown: str) -> Iterator[Span]:
     """The pieces in order; text that contains escapes is one piece."""
     text, done = "", 0
-    for found in _SPAN.finditer(markdown):
+    for found in _marks(markdown):
         text += markdown[done : found.start()]
         done = found.end()
         kind = found.lastgroup
@@ -121,9 +124,29 @@ def spans(markdown: str) -> Iterator[Span]:
         yield Span("text", text)
 
 
+def _marks(markdown: str) -> Iterator[re.Match[str]]:
+    """The marks in order. Linear: no fence is searched for where none is closed any more."""
+    closing = _LAST_CLOSING.match(markdown)
+    fenced = closing.end() if closing else 0
+    yield from _SPAN.finditer(markdown, 0, fenced)
+    yield from _SPAN_IN_LINES.finditer(markdown, fenced)
+
+
 def bare(markdown: str) -> str:
     """The text without escapes but with its marks: for readers who see the source."""
-    return re.sub(r"(`+)(?:(?!\1).|\n)+?\1|\\([!-/:-@\[-`{-~])", lambda found: found[2] or found[0], markdown)
+    shown, at, unclosed = "", 0, set[str]()
+    while found := _TICKS_OR_ESCAPE.search(markdown, at):
+        ticks, end = found[1], found.end()
+        shown += markdown[at : found.start()] + (found[2] or ticks)
+        if ticks and ticks not in unclosed:
+            closing = markdown.find(ticks, end)
+            if closing < 0:
+                unclosed.add(ticks)
+            else:
+                shown += markdown[end : closing + len(ticks)]
+                end = closing + len(ticks)
+        at = end
+    return shown + markdown[at:]
 
 
 def words(markdown: str) -> str:

@@ -35,6 +35,7 @@ TOO_SLOW = "its worker did not answer in time"
 WHOLE_CHARS = 40_000
 NO_WORDS = "enter words to search for"
 _FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?^```[ \t]*$", re.DOTALL | re.MULTILINE)
+_LAST_CLOSING = re.compile(r".*^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 class MessageView(Struct, frozen=True, kw_only=True):
@@ -203,8 +204,12 @@ class Conversations(Struct, frozen=True, kw_only=True):
 
 def foreign_pieces(markdown: str) -> tuple[Piece, ...]:
     """Somebody's Markdown: its code blocks, and the rest as it was written."""
+    # Searching for the end of a fence that none has takes time, again for each line that begins one.
+    closing = _LAST_CLOSING.match(markdown)
+    end = closing.end() if closing else 0
     # Splitting by a pattern with one group gives text and code in turn.
-    parts = _FENCE.split(markdown)
+    parts = _FENCE.split(markdown[:end])
+    parts[-1] += markdown[end:]
     found = [
         Piece("block", part) if at % 2 else Piece("text", part.strip("\n")) for at, part in enumerate(parts)
     ]
