@@ -278,3 +278,22 @@ def test_a_summary_is_one_short_line() -> None:
     events = ClaudeTranslator(REPO).feed(line(type="assistant", message={"content": [use, long, odd]}))
     summaries = [event.summary for event in events if isinstance(event, ToolUse)]
     assert summaries == ["echo a …", "c" * 119 + "…", ""]
+
+
+def test_figures_may_be_null() -> None:
+    nothing = dict.fromkeys(
+        ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    )
+    said = {"content": [{"type": "text", "text": "Done."}], "usage": {**nothing, "input_tokens": 3}}
+    translator = ClaudeTranslator(REPO)
+    assert translator.feed(line(type="assistant", message=said)) == [Text("Done.")]
+    translator.feed(
+        line(type="stream_event", event={"type": "message_start", "message": {"usage": {**nothing}}})
+    )
+    translator.feed(line(type="stream_event", event={"type": "message_delta", "usage": {**nothing}}))
+    [usage] = translator.feed(line(type="result", is_error=False, result="Done.", usage=nothing))
+    assert isinstance(usage, Usage)
+    assert (usage.input_tokens, usage.output_tokens) == (0, 0)
+    verdict = translator.verdict()
+    assert verdict is not None
+    assert (verdict.reason, verdict.text) == ("done", "Done.")

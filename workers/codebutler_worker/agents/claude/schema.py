@@ -31,17 +31,19 @@ class Block(Struct, frozen=True):
 
 
 class TokenUsage(Struct, frozen=True):
-    """Tokens of one API message; ``input_tokens`` excludes what was written to the cache or read from it."""
+    """Tokens of one API message; ``input_tokens`` excludes what was written to the cache or read from it. A service
+    may give null for any of them (Anthropic Messages API: Usage)."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    cache_creation_input_tokens: int | None = 0
+    cache_read_input_tokens: int | None = 0
 
     @property
     def all_input(self) -> int:
         """All input tokens, cached or not."""
-        return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+        cached = (self.cache_creation_input_tokens or 0) + (self.cache_read_input_tokens or 0)
+        return (self.input_tokens or 0) + cached
 
 
 class ApiMessage(Struct, frozen=True):
@@ -248,7 +250,7 @@ class Meter(Struct):
             read = used.input_tokens + part.message.usage.all_input
             self.usage = replace(used, input_tokens=read, turns=used.turns + (not inner))
         elif part.type == "message_delta":
-            self.usage = replace(used, output_tokens=used.output_tokens + part.usage.output_tokens)
+            self.usage = replace(used, output_tokens=used.output_tokens + (part.usage.output_tokens or 0))
             self.asks = 0 if self._is_mute else ASKS
             return True
         return False
@@ -260,7 +262,7 @@ class Meter(Struct):
             cost_usd -= self.before_usd
         self._settled = self.usage = Usage(
             before.input_tokens + line.usage.all_input,
-            before.output_tokens + line.usage.output_tokens,
+            before.output_tokens + (line.usage.output_tokens or 0),
             cost_usd,
             before.turns + line.num_turns,
         )
