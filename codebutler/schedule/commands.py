@@ -42,7 +42,7 @@ def split_in(argument: str, now: datetime) -> tuple[datetime, str]:
         raise ValueError(
             "Use `!in 2h30m TEXT`: days (d), hours (h), minutes (m), seconds (s), then what to do."
         )
-    return _bounded(now + timedelta(seconds=seconds), now), rest
+    return now + _bounded(seconds), rest
 
 
 def split_at(argument: str, now: datetime, zone: tzinfo) -> tuple[datetime, str]:
@@ -63,13 +63,14 @@ def split_at(argument: str, now: datetime, zone: tzinfo) -> tuple[datetime, str]
         moment += timedelta(days=1)
     if moment <= here:
         raise ValueError(f"`{match[0]}` has already passed.")
-    return _bounded(moment.astimezone(UTC), now), rest
+    _bounded((moment - now).total_seconds())
+    return moment.astimezone(UTC), rest
 
 
-def _bounded(moment: datetime, now: datetime) -> datetime:
-    if moment - now > LONGEST:
+def _bounded(seconds: float) -> timedelta:
+    if seconds > LONGEST.total_seconds():
         raise ValueError("That is more than a year away: define a job in `jobs.yaml` instead.")
-    return moment
+    return timedelta(seconds=seconds)
 
 
 def listing(schedule: Schedule, jobs: Mapping[str, Job], repo: str, now: datetime, zone: tzinfo) -> str:

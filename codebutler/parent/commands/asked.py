@@ -36,6 +36,8 @@ from codebutler.schedule.commands import Asker, ScheduleCommands
 from codebutler.schedule.scheduler import Publish
 from codebutler.text.markup import people_in
 
+OUR_ERROR = "❌ I could not do that because of an internal error: see CodeButler's log."
+
 log = logging.getLogger("codebutler.parent.commands")
 
 
@@ -134,14 +136,13 @@ class ParentCommands:
         is_slash = isinstance(event, SlashCommand)
         only_for = visible_only_to(event.user, request.name, request.argument) if is_slash else NO_PERSON
         try:
-            text = await answer(request, self._resources, asker)
+            text, outcome = await self._reply(request, asker)
             # Nobody else is notified of an answer that names them.
             names = tuple(user for user in people_in(text) if user == event.user)
             message = Message(markdown=text, names=names)
             post = Post(message=message, thread=thread, only_for=only_for)
             unsure = entry.received_at < self._resources.since
             await self._publish(event.channel, event.key, post, unsure)
-            outcome: TurnOutcome = "done"
         except (ChatUnreachableError, StoreError) as error:
             # The chats are closing, or the disk is full. The entry stays: it is answered after the next start.
             log.warning("[%s] !%s is waiting: %s", repo, request.name, error)
@@ -152,3 +153,12 @@ class ParentCommands:
         if isinstance(event, MessagePosted):
             await self._listeners.ended(event.channel, (event.ref,), outcome)
         await self._journal.settle(entry.seq)
+
+    async def _reply(self, request: Command, asker: Asker) -> tuple[str, TurnOutcome]:
+        try:
+            return await answer(request, self._resources, asker), "done"
+        except (ChatError, StoreError):
+            raise
+        except Exception:  # unanswered, it would be tried again at each start
+            log.exception("[%s] !%s failed", asker.repo, request.name)
+            return OUR_ERROR, "failed"

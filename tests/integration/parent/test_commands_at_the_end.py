@@ -1,8 +1,8 @@
-"""A command that the parent answers, while the parent ends: one answer, whenever it comes."""
+"""A command that the parent answers, while the parent ends or its handler breaks: one answer."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +15,7 @@ from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.listeners import Listeners
 from codebutler.domain.errors import ChatUnreachableError
-from codebutler.domain.model import Command
+from codebutler.domain.model import Command, TurnOutcome
 from codebutler.intake.journal import Journal
 from codebutler.parent.commands.asked import ParentCommands, Resources
 from codebutler.platform.tasks import Tasks
@@ -36,7 +36,11 @@ class Parent:
         self.clock = ManualClock()
         self.notes = Notes()
         self.failures: list[str] = []
+        self.outcomes: list[str] = []
         self._path = root / "journal.db"
+
+    async def _ended(self, channel: str, messages: Collection[str], outcome: TurnOutcome) -> None:
+        self.outcomes.append(outcome)
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator[tuple[Journal, ParentCommands]]:
@@ -48,6 +52,7 @@ class Parent:
             board = StatusBoard(None, self.clock, str)
             chats = Chats([ServedChat(name="Slack", chat=self.chat, sender=sender, statuses=board)])
             listeners = Listeners()
+            listeners.on_ended.append(self._ended)
             publish = IdempotentPublisher(chats, listeners).publish
             scheduler = Scheduler(self.notes, publish, lambda: FoundJobs({}), self.clock, tasks)
             scheduler._ready.set()
@@ -88,3 +93,24 @@ async def test_what_was_not_sent_before_the_end_is_sent_by_the_next_life(parent:
         assert answer.startswith("Nothing is scheduled.")
         assert journal.pending_count == 0
     assert parent.failures == []
+
+
+async def test_a_fault_of_ours_is_answered_and_not_tried_again(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> str:
+        raise OverflowError("a fault of ours")
+
+    monkeypatch.setattr(ScheduleCommands, "listing", broken)
+    async with parent.life() as (journal, commands):
+        ref = parent.chat.say("C1", "U1", "!jobs")
+        entry = await journal.append(
+            posted(channel="C1", ref=ref, user="U1", text="!jobs"), Command(name="jobs")
+        )
+        assert entry is not None
+        commands.take(entry, lambda entry: None)
+        await settle()
+        [answer] = parent.chat.texts("C1")
+        assert "internal error" in answer
+        assert journal.pending_count == 0
+    assert (parent.failures, parent.outcomes) == ([], ["failed"])

@@ -26,7 +26,7 @@ def test_in_a_while(text: str, delta: timedelta, what: str) -> None:
     assert split_in(text, NOW) == (NOW + delta, what)
 
 
-@pytest.mark.parametrize("text", ["", "2h", "soon x", "0m x", "999999d x", "h x"])
+@pytest.mark.parametrize("text", ["", "2h", "soon x", "0m x", "999999d x", f"{'999999d' * 300} x", "h x"])
 def test_no_such_while(text: str) -> None:
     with pytest.raises(ValueError, match=r"Use `!in|more than a year"):
         split_in(text, NOW)
@@ -50,6 +50,11 @@ def test_at_a_time(text: str, expected: datetime, what: str) -> None:
 def test_no_such_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"Use `!at|not a valid time|already passed|more than a year"):
         split_at(text, NOW, BERLIN)
+
+
+def test_the_end_of_the_calendar_is_too_far_west_of_greenwich_too() -> None:
+    with pytest.raises(ValueError, match="more than a year"):
+        split_at("9999-12-31 23:59 x", NOW, ZoneInfo("America/New_York"))
 
 
 def test_a_moment_is_told_as_people_say_it() -> None:
