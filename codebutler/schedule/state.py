@@ -18,6 +18,8 @@ from codebutler.schedule.jobs import Job
 
 LATE_S = 60.0
 FAILURES = 3
+AHEAD = timedelta(days=1)
+"""A next time that even a clock this far ahead would not give was set by a wrong clock."""
 PATIENCE = timedelta(hours=24)
 """After this time, a run without an outcome no longer blocks the next one."""
 
@@ -82,6 +84,10 @@ def _known(state: JobState | None, job: Job, now: datetime) -> JobState:
         return JobState(digest=job.digest, next=job.next(now))
     if state.digest != job.digest:
         return replace(state, digest=job.digest, next=job.next(now), failures=0, paused="")
+    if state.next is not None and state.next - now > AHEAD:
+        later = job.next(now + AHEAD)
+        if later is not None and state.next > later:
+            return replace(state, next=job.next(now))
     return state
 
 

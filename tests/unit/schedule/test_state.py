@@ -239,3 +239,18 @@ def test_a_change_of_files_begins_its_job_once() -> None:
     stopped = paused(done, "shop/build", "by hand")
     assert triggered(stopped, jobs, "shop/build", "t4", START) == stopped
     assert triggered(done, jobs, "shop/other", "t5", START) == done
+
+
+@pytest.mark.parametrize("cron", ["0 * * * *", "0 3 * * 1", "0 0 1 1 *"])
+def test_a_clock_that_was_years_ahead_keeps_no_job_back_for_years(cron: str) -> None:
+    one = job(cron)
+    due, wrong = one.next(START), START + timedelta(days=3650)
+    schedule = due_at(one, reconcile(book_of(one), [one], wrong), wrong)
+    assert schedule.jobs[KEY].next == one.next(wrong)
+    assert reconcile(schedule, [one], START).jobs[KEY].next == due
+
+
+def test_a_clock_that_is_set_back_a_little_repeats_no_run() -> None:
+    one = job()
+    schedule = due_at(one, book_of(one), at(1))
+    assert reconcile(schedule, [one], at(0.99)).jobs[KEY].next == at(2)
