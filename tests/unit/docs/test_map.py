@@ -39,6 +39,13 @@ def test_every_key_of_the_configuration_is_documented() -> None:
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 
+def test_every_variable_of_the_environment_is_documented() -> None:
+    from codebutler.config.resolve import VARIABLES
+
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    assert [name for name in VARIABLES if f"`{name}`" not in page] == []
+
+
 def test_every_command_is_documented() -> None:
     from codebutler.cli.app import COMMANDS
 
