@@ -97,7 +97,12 @@ class MessageDeleted(_OfMessage, frozen=True, kw_only=True, tag="delete"):
     @property
     def key(self) -> str:
         """The same however often the chat reports it: a message is deleted once."""
-        return f"delete:{self.channel}:{self.ref}"
+        return self.key_of(self.channel, self.ref)
+
+    @staticmethod
+    def key_of(channel: ConversationRef, ref: MessageRef) -> str:
+        """The key of the deletion of that message."""
+        return f"delete:{channel}:{ref}"
 
 
 class SlashCommand(Struct, frozen=True, kw_only=True, tag_field="kind", tag="slash"):

@@ -187,6 +187,19 @@ async def test_a_deleted_message_is_withdrawn(tmp_path: Path) -> None:
         assert len(parent.backend.runs) == 1
 
 
+async def test_a_message_that_comes_after_its_own_deletion_does_not_run(tmp_path: Path) -> None:
+    """Slack sends an event that was not acknowledged again, minutes later."""
+    async with worker(settings(tmp_path)) as parent:
+        await parent.stored(parent.deliver(deleted(channel=CHANNEL, ref="100.1", user=USER)))
+        parent.says("gone", "100.1")
+        parent.says("next", "100.2")
+        run = await parent.run(0)
+        assert run.request.prompt == "next"
+        run.finish()
+        await parent.until(parent.is_idle, flow=True)
+        assert len(parent.backend.runs) == 1
+
+
 async def test_another_agent_gets_a_turn_of_its_own(tmp_path: Path) -> None:
     async with worker(settings(tmp_path, debounce_s=3)) as parent:
         parent.says("one", "100.1")

@@ -73,6 +73,9 @@ class EventInbox(Struct, frozen=True):
         if not is_plain:
             request = self._resolved(event, request)
         match event:
+            case MessagePosted() if uow.inbox.get(MessageDeleted.key_of(event.channel, event.ref)):
+                # The chat sends what was not acknowledged again, and does not know of the deletion then.
+                return Todo()
             case MessagePosted():
                 by_name = (
                     is_plain and self.settings.config.agent.mention == "mention" and event.origin == "chat"
