@@ -128,7 +128,7 @@ ALL = (
         "the built-in agent works on it in many steps, and shows its plan.",
         prefix="agent",
         chooses=True,
-        handler="picking.agent",
+        handler="choices.agent",
         shown=True,
     ),
     Word(
@@ -137,7 +137,7 @@ ALL = (
         "[NAME]",
         r"|\S+",
         "For the agent that answers here. Without NAME, shows the model; `default` goes back to the configured one.",
-        handler="picking.model",
+        handler="choices.model",
     ),
     Word(
         "mode",
@@ -147,7 +147,7 @@ ALL = (
         "`plan` changes nothing before you approve a plan, `ask` asks before each change, `edit` may edit files, "
         "`full` asks nothing. A mode that needs fewer approvals than the configured one requires "
         "`authorization.mayLoosen`.",
-        handler="picking.mode",
+        handler="choices.mode",
     ),
     Word(
         "claude", "ask Claude Code", "TASK", ".+", "The same as `claude: TASK`.", prefix="claude", shown=True

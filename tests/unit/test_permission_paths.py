@@ -43,7 +43,8 @@ ASKED = {
     "workers/codebutler_worker/conversation/workdir.py": {"ask"},
     "workers/codebutler_worker/conversation/messages.py": {"ask", "type"},
     "workers/codebutler_worker/runtime/turns.py": {"loosen"},
-    "workers/codebutler_worker/commands/picking.py": {"ask", "loosen", "merge"},
+    "workers/codebutler_worker/commands/choices.py": {"ask", "loosen"},
+    "workers/codebutler_worker/commands/picking.py": {"merge"},
     "workers/codebutler_worker/worker/inbox.py": {"amend"},
     "workers/codebutler_worker/memory/keeping.py": {"remember"},
 }
