@@ -6,7 +6,7 @@ from pathlib import Path
 
 from codebutler.domain.model import Post
 from codebutler_worker.agents.backend import Finished, Started, Text
-from codebutler_worker.conversation.display import MAX_ENVELOPES, SAID_ABOVE, TOO_MANY
+from codebutler_worker.conversation.publisher import MAX_ENVELOPES, SAID_ABOVE, TOO_MANY
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import Parent, settings, worker
 

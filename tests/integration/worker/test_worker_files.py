@@ -10,7 +10,7 @@ import pytest
 from codebutler.domain.model import Command, File, Prompt, Upload
 from codebutler.protocol.messages import Audit, Fetch, FetchFailed, FileChunk, FileTranscript, StopTurns
 from codebutler_worker.agents.backend import Finished, Started, Text
-from codebutler_worker.conversation.workdir import ATTEMPTS
+from codebutler_worker.conversation.attachments import ATTEMPTS
 from tests.events import clicked, edited, posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker

@@ -9,7 +9,7 @@ from codebutler.domain.model import TurnNote
 from codebutler.protocol.conversations import AskFound, AskThread, FoundTold, ThreadTold
 from codebutler.protocol.messages import Overview
 from codebutler_worker.agents.backend import Approval, Started
-from codebutler_worker.conversation.history import UNKNOWN
+from codebutler_worker.conversation.pages import UNKNOWN_THREAD
 from tests.events import clicked
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker
 
@@ -48,7 +48,7 @@ async def test_a_conversation_is_told_from_its_first_run_to_its_last_without_sec
         assert thread.runs[1].said[0].text == "say it again"
         assert KEY not in str(thread)
         unknown = await told(parent, AskThread(request_id="r2", turn="gone"), ThreadTold, 1)
-        assert unknown.problem == UNKNOWN
+        assert unknown.problem == UNKNOWN_THREAD
 
 
 async def test_a_long_conversation_is_told_from_its_newest_runs(tmp_path: Path) -> None:

@@ -26,21 +26,12 @@ from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.card import INTERRUPTED, NOT_RUN, STOPPED
 from codebutler_worker.changes.checking import checks_of, run_checks
 from codebutler_worker.changes.evidence import Contender, Work, checking_line, compared, racing_line
-from codebutler_worker.changes.undo import (
-    RACE,
-    Checked,
-    Race,
-    are_over,
-    last_runs,
-    queue_runs,
-    read,
-    written,
-)
+from codebutler_worker.changes.undo import RACE, Checked, Race, are_over, last_runs, queue_runs, read, written
 from codebutler_worker.commands.picking import merge_picked, remove_worktrees
 from codebutler_worker.commands.table import Invocation
+from codebutler_worker.conversation.marks import END_MARKS, WORKING, set_mark
 from codebutler_worker.conversation.messages import Incoming, attachments_of
 from codebutler_worker.conversation.parked import able
-from codebutler_worker.conversation.queue import END_MARKS, WORKING, set_mark
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.notices import STILL_CROWDED
 from codebutler_worker.runtime.deferred import CommandReply

@@ -25,10 +25,10 @@ from msgspec.structs import replace
 from codebutler.config.permission import admitted, may
 from codebutler.config.schema import ApprovalsSection, Config, RepoSettings
 from codebutler.domain.model import OPERATOR, ButtonClicked, MessagePosted, Upload
-from codebutler.domain.refs import NO_PERSON, PersonRef
+from codebutler.domain.refs import NO_PERSON, MessageRef, PersonRef
 from codebutler_worker.agents.backend import Approval, Question
+from codebutler_worker.conversation.marks import show_waiting
 from codebutler_worker.conversation.messages import Incoming, enqueue
-from codebutler_worker.conversation.queue import show_waiting
 from codebutler_worker.present.calls import (
     POLL_TOOL,
     QUESTION_TOOL,
@@ -212,6 +212,14 @@ def close_all(uow: UnitOfWork, turn_id: str, verdict: str) -> None:
 def waited_for(uow: UnitOfWork, turn_id: str) -> list[ApprovalRow]:
     """The open questions of the turn's agent, oldest first."""
     return [row for row in uow.approvals.find(state="pending", turn_id=turn_id) if row.tool != POLL_TOOL]
+
+
+def asked_in_chat(uow: UnitOfWork, turn_id: str, limit: int) -> Iterator[tuple[ApprovalRow, MessageRef]]:
+    """The turn's open requests whose cards are in the chat, with their cards."""
+    for row in uow.approvals.find(state="pending", turn_id=turn_id)[:limit]:
+        card = uow.outbox.get(row.message_op_id)
+        if card is not None and card.ref:
+            yield row, card.ref
 
 
 def _attach(uow: UnitOfWork, place: ThreadPlace, row: ApprovalRow) -> None:

@@ -23,6 +23,7 @@ from codebutler.text.wording import one_line
 from codebutler_worker.changes.undo import undo
 from codebutler_worker.conversation.deciding import DECISIONS, already_decided, decide_click, no_effect
 from codebutler_worker.conversation.end import wait_for_reset
+from codebutler_worker.conversation.marks import WORKING, clear_end, end_turn, set_mark
 from codebutler_worker.conversation.messages import BUSY, Incoming, enqueue
 from codebutler_worker.conversation.parked import (
     CONTINUED_REASON,
@@ -32,17 +33,7 @@ from codebutler_worker.conversation.parked import (
     drop_parked,
     end_parking,
 )
-from codebutler_worker.conversation.queue import (
-    CROWDED,
-    HANDLED,
-    STALE,
-    WORKING,
-    clear_end,
-    close_turn,
-    end_turn,
-    set_mark,
-    withdraw_turn,
-)
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, close_turn, withdraw_turn
 from codebutler_worker.memory import keeping
 from codebutler_worker.present.notices import (
     AGAIN,

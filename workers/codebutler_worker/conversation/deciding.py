@@ -41,7 +41,7 @@ from codebutler_worker.conversation.approvals import (
     show,
     waited_for,
 )
-from codebutler_worker.conversation.queue import end_message
+from codebutler_worker.conversation.marks import end_message
 from codebutler_worker.present.calls import POLL_TOOL, QUESTION_TOOL, QUESTIONS, options_of, voters, with_vote
 from codebutler_worker.present.lines import person
 from codebutler_worker.runtime.turns import (

@@ -25,17 +25,9 @@ from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.undo import is_racing
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all, requesters_of
 from codebutler_worker.conversation.history import plan_kept
+from codebutler_worker.conversation.marks import QUEUED, WORKING, end_turn, set_mark, show, show_waiting
 from codebutler_worker.conversation.parked import ASKED, LIMIT, LIMITS, carry_on, others, resume_at, surveyed
-from codebutler_worker.conversation.queue import (
-    BUDGET,
-    QUEUED,
-    STALE,
-    WORKING,
-    end_turn,
-    set_mark,
-    show,
-    show_waiting,
-)
+from codebutler_worker.conversation.queue import BUDGET, STALE
 from codebutler_worker.conversation.terminal import TerminalDisplay
 from codebutler_worker.present.notices import (
     WRITTEN_LATE,

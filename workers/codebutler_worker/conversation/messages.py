@@ -24,17 +24,8 @@ from codebutler.domain.model import File, React
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.protocol.messages import Audit
 from codebutler.text.wording import one_line
-from codebutler_worker.conversation.queue import (
-    CROWDED,
-    HANDLED,
-    QUEUED,
-    STALE,
-    WORKING,
-    end_message,
-    is_shown,
-    is_unconfirmed,
-    set_mark,
-)
+from codebutler_worker.conversation.marks import QUEUED, WORKING, end_message, is_shown, set_mark
+from codebutler_worker.conversation.queue import CROWDED, HANDLED, STALE, is_unconfirmed
 from codebutler_worker.media.files import is_voice
 from codebutler_worker.present.notices import crowded, handled, stale
 from codebutler_worker.runtime.turns import (

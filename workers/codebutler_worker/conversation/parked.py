@@ -26,15 +26,8 @@ from codebutler_worker.agents.record import session_of
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.undo import follow_up
 from codebutler_worker.conversation.approvals import NOT_RUN, close_all
-from codebutler_worker.conversation.queue import (
-    CROWDED,
-    HANDED_OVER,
-    HANDLED,
-    STALE,
-    end_turn,
-    never_started,
-    show_waiting,
-)
+from codebutler_worker.conversation.marks import end_turn, show_waiting
+from codebutler_worker.conversation.queue import CROWDED, HANDED_OVER, HANDLED, STALE, never_started
 from codebutler_worker.present.notices import (
     DROPPED,
     RESTARTING,

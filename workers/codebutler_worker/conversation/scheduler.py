@@ -15,19 +15,18 @@ from codebutler_worker.agents.backend import GONE
 from codebutler_worker.changes.pending import due_checks
 from codebutler_worker.changes.undo import due_races
 from codebutler_worker.conversation.end import answered_by
+from codebutler_worker.conversation.marks import WORKING, show
 from codebutler_worker.conversation.messages import settle_typed
 from codebutler_worker.conversation.parked import ASKED, resume_due
 from codebutler_worker.conversation.prepare import BegunTurn, begin
 from codebutler_worker.conversation.queue import (
     STEERED,
-    WORKING,
     ShownWait,
     Slots,
     choose,
     close_turn,
     in_line,
     park_for_budget,
-    show,
     tell_waiting,
 )
 from codebutler_worker.conversation.turn import RunningTurn

@@ -44,12 +44,14 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.running import instructions
 from codebutler_worker.changes.evidence import show_changes, trail
 from codebutler_worker.conversation.asking import Asking
-from codebutler_worker.conversation.display import Display, Publisher
+from codebutler_worker.conversation.attachments import AttachmentFetcher, is_usable
+from codebutler_worker.conversation.display import Display
 from codebutler_worker.conversation.end import Ending, Hold, after_refusal, conclude, record_end
 from codebutler_worker.conversation.history import Missed, record_of
 from codebutler_worker.conversation.lacks import warn_of_lacks
 from codebutler_worker.conversation.prepare import BegunTurn, Snapshots, prompt_of, system_prompt
-from codebutler_worker.conversation.workdir import AttachmentFetcher, is_usable, tidy_workdir
+from codebutler_worker.conversation.publisher import Publisher
+from codebutler_worker.conversation.workdir import tidy_workdir
 from codebutler_worker.memory.keeping import TurnNotes
 from codebutler_worker.memory.learning import memory_block, read_memory
 from codebutler_worker.present.progress import NOTHING_LEFT, Outcome

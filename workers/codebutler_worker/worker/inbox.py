@@ -36,16 +36,10 @@ from codebutler_worker.commands.table import Invocation, is_valid_command, run_c
 from codebutler_worker.conversation.approvals import is_polled
 from codebutler_worker.conversation.clicks import click, edited_late
 from codebutler_worker.conversation.deciding import decide_typed
+from codebutler_worker.conversation.marks import QUEUED, end_message, set_mark
 from codebutler_worker.conversation.messages import Incoming, enqueue, type_in
 from codebutler_worker.conversation.parked import drop_parked
-from codebutler_worker.conversation.queue import (
-    QUEUED,
-    end_message,
-    set_mark,
-    waiting_turn,
-    withdraw_message,
-    withdraw_turn,
-)
+from codebutler_worker.conversation.queue import waiting_turn, withdraw_message, withdraw_turn
 from codebutler_worker.present.notices import LATE_COMMAND
 from codebutler_worker.runtime.turns import LIVE, Todo, agent_for, conversation_id
 from codebutler_worker.skills import Library

@@ -37,12 +37,12 @@ from codebutler.protocol.messages import (
 )
 from codebutler.protocol.pipe import MessagePipe
 from codebutler.text.wording import count
-from codebutler_worker.changes.pending import run_changes
 from codebutler_worker.commands.find import find_for_parent
 from codebutler_worker.commands.table import answer_of
-from codebutler_worker.conversation.history import transcript
+from codebutler_worker.conversation.pages import run_changes, transcript
 from codebutler_worker.conversation.parked import RESTARTED, leave_for_restart, recover
-from codebutler_worker.conversation.reports import ActivityReports, Reminders
+from codebutler_worker.conversation.reminders import Reminders
+from codebutler_worker.conversation.reports import ActivityReports
 from codebutler_worker.conversation.scheduler import TurnScheduler
 from codebutler_worker.forge.following import PullFollower
 from codebutler_worker.memory.review import Reviews, model_of
