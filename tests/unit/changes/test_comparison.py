@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from codebutler_worker.changes.card import CheckResult
-from codebutler_worker.changes.evidence import ANSWER_CHARS, Contender, Work, compared
-from codebutler_worker.changes.undo import Checked
+from codebutler_worker.changes.race import ANSWER_CHARS, Checked, Contender, Work, compared
 from codebutler_worker.store.rows import TurnRow, TurnState
 from codebutler_worker.tree.tree import Difference, FileChange
 

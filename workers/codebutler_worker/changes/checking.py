@@ -37,11 +37,10 @@ from codebutler_worker.changes.card import (
     verdict_of,
 )
 from codebutler_worker.changes.pending import ALL, tell, turn_of
-from codebutler_worker.changes.undo import queue_after
 from codebutler_worker.runtime.budget import account_of, used_today, used_up
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import CHECKS, LIVE, audit_of
+from codebutler_worker.runtime.turns import CHECKS, LIVE, audit_of, queue_after
 from codebutler_worker.sandbox.destinations import read_regular, status_beneath
 from codebutler_worker.store.rows import DeferredRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork, place_of

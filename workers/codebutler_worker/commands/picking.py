@@ -21,9 +21,18 @@ from codebutler.text.markup import plain
 from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import Usage
 from codebutler_worker.agents.rollcall import SHARED, Desk
-from codebutler_worker.changes.evidence import ANSWER_CHARS, named, with_trailers
+from codebutler_worker.changes.evidence import with_trailers
 from codebutler_worker.changes.pending import posted_as
-from codebutler_worker.changes.undo import NOBODY, Race, decide, last_runs, undecided, written
+from codebutler_worker.changes.race import (
+    ANSWER_CHARS,
+    NOBODY,
+    Race,
+    decide,
+    last_runs,
+    named,
+    undecided,
+    written,
+)
 from codebutler_worker.commands.changes import commit_message
 from codebutler_worker.commands.choices import save_choice
 from codebutler_worker.conversation.deciding import already_decided

@@ -36,13 +36,12 @@ from codebutler_worker.changes.pending import (
     posted_as,
     posted_card,
 )
-from codebutler_worker.changes.undo import queue_after
 from codebutler_worker.commands.picking import pick
 from codebutler_worker.commands.table import Invocation, handler_of
 from codebutler_worker.conversation.deciding import already_decided, no_effect
 from codebutler_worker.forge.following import news_operation_id
 from codebutler_worker.present.lines import person
-from codebutler_worker.runtime.turns import CHECKS, Todo, conversation_id, talks, using
+from codebutler_worker.runtime.turns import CHECKS, Todo, conversation_id, queue_after, talks, using
 from codebutler_worker.store.rows import TurnRow, message_id
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 

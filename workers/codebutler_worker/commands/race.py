@@ -25,8 +25,21 @@ from codebutler.text.wording import one_line
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.card import INTERRUPTED, NOT_RUN, STOPPED
 from codebutler_worker.changes.checking import checks_of, run_checks
-from codebutler_worker.changes.evidence import Contender, Work, checking_line, compared, racing_line
-from codebutler_worker.changes.undo import RACE, Checked, Race, are_over, last_runs, queue_runs, read, written
+from codebutler_worker.changes.race import (
+    RACE,
+    Checked,
+    Contender,
+    Race,
+    Work,
+    are_over,
+    checking_line,
+    compared,
+    last_runs,
+    queue_runs,
+    racing_line,
+    read,
+    written,
+)
 from codebutler_worker.commands.picking import merge_picked, remove_worktrees
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.marks import END_MARKS, WORKING, set_mark

@@ -13,7 +13,7 @@ from codebutler.domain.refs import NO_PERSON
 from codebutler.text.wording import count
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
-from codebutler_worker.changes.undo import stop_race_checks
+from codebutler_worker.changes.race import stop_race_checks
 from codebutler_worker.commands.logs import stop_transfers
 from codebutler_worker.commands.showing import turn_line
 from codebutler_worker.commands.table import Invocation

@@ -22,7 +22,7 @@ from codebutler.domain.refs import NO_PERSON, ConversationRef, PersonRef
 from codebutler.text.wording import amount, count, one_line, span
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.changes.undo import is_racing
+from codebutler_worker.changes.race import is_racing
 from codebutler_worker.conversation.approvals import WITHDRAWN, close_all, requesters_of
 from codebutler_worker.conversation.history import plan_kept
 from codebutler_worker.conversation.marks import QUEUED, WORKING, end_turn, set_mark, show, show_waiting

@@ -24,7 +24,6 @@ from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.agents.record import session_of
 from codebutler_worker.agents.survey import Survey
-from codebutler_worker.changes.undo import follow_up
 from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.marks import end_turn, show_waiting
 from codebutler_worker.conversation.queue import CROWDED, HANDED_OVER, HANDLED, STALE, never_started
@@ -40,7 +39,7 @@ from codebutler_worker.present.notices import (
 )
 from codebutler_worker.present.progress import SIGNS
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import LIVE, agent_name, audit_of, move, talks, words_of
+from codebutler_worker.runtime.turns import LIVE, agent_name, audit_of, follow_up, move, talks, words_of
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
 

@@ -22,7 +22,8 @@ from codebutler.text.requests import enveloped
 from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import UNDONE
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
-from codebutler_worker.changes.undo import to_put_back, was_picked
+from codebutler_worker.changes.race import was_picked
+from codebutler_worker.changes.undo import to_put_back
 from codebutler_worker.conversation.approvals import answers_before
 from codebutler_worker.conversation.history import LOOKED_BACK, Missed, look_back, unread
 from codebutler_worker.conversation.parked import LIMIT

@@ -13,7 +13,7 @@ from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler.platform.tasks import Tasks, cancel, wait_for
 from codebutler_worker.agents.backend import GONE
 from codebutler_worker.changes.pending import due_checks
-from codebutler_worker.changes.undo import due_races
+from codebutler_worker.changes.race import due_races
 from codebutler_worker.conversation.end import answered_by
 from codebutler_worker.conversation.marks import WORKING, show
 from codebutler_worker.conversation.messages import settle_typed

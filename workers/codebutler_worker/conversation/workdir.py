@@ -18,11 +18,12 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
 from codebutler.text.markup import message_link, plain
-from codebutler_worker.changes.undo import changed_by, follow_up, give_task, is_racing
+from codebutler_worker.changes.race import is_racing
+from codebutler_worker.changes.undo import changed_by
 from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import UNFINISHED, talks, using, words_of
+from codebutler_worker.runtime.turns import UNFINISHED, follow_up, give_task, talks, using, words_of
 from codebutler_worker.store.rows import DeferredRow, TurnRow, TurnState, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 from codebutler_worker.tree.merging import Merged, shared_paths

@@ -9,6 +9,7 @@ it, or a new day starts: another turn then continues it.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection
 from typing import Literal, get_args
 
@@ -36,9 +37,11 @@ from codebutler.text.wording import LINE_LIMIT, one_line
 from codebutler_worker.store.rows import (
     ChoiceRow,
     DeferredRow,
+    MessageRow,
     TurnRow,
     TurnState,
     main_conversation,
+    message_id,
     race_in,
 )
 from codebutler_worker.store.unit_of_work import UnitOfWork
@@ -227,6 +230,57 @@ def words_of(uow: UnitOfWork, turn: TurnRow, limit: int = LINE_LIMIT) -> str:
 def thread_url(turn: TurnRow) -> str:
     """A link to the run's thread, into which sending puts the workspace; "" if it has no thread."""
     return message_url(turn.channel_id, turn.thread) if turn.thread else ""
+
+
+def queue_after(
+    uow: UnitOfWork, turn: TurnRow, agent: str, key: MessageRef, text: str, user: PersonRef
+) -> None:
+    """Queue a turn of ``agent`` about another turn, in its thread, for ``user``."""
+    give_task(uow, follow_up(uow, turn, agent, user), key, text, agent)
+
+
+def give_task(uow: UnitOfWork, turn: TurnRow, key: MessageRef, text: str, agent: str | None = None) -> None:
+    """Write the message that asks for the turn; it is not shown in the chat. ``key`` identifies it. If it names the
+    ``agent``, no other one may answer."""
+    uow.messages.add(
+        MessageRow(
+            id=message_id(turn.channel_id, key),
+            from_id=turn.user_id,
+            channel_id=turn.channel_id,
+            content=text,
+            timestamp=uow.stamp,
+            thread=turn.thread,
+            turn_id=turn.id,
+            agent=agent,
+        )
+    )
+
+
+def follow_up(
+    uow: UnitOfWork,
+    turn: TurnRow,
+    agent: str,
+    user: PersonRef,
+    *,
+    reason: str | None = None,
+    attempts: int = 0,
+) -> TurnRow:
+    """Queue a turn of ``agent`` that follows another one, in its thread and on ``user``'s account."""
+    queued = TurnRow(
+        id=uuid.uuid4().hex,
+        conversation=turn.conversation,
+        channel_id=turn.channel_id,
+        thread=turn.thread,
+        agent=agent,
+        created_at=uow.stamp,
+        not_before=uow.stamp,
+        reason=reason,
+        user_id=user,
+        attempts=attempts,
+        job=turn.job,
+    )
+    uow.turns.add(queued)
+    return queued
 
 
 # Which agent a message is for, and with which model and mode it runs: what its thread has chosen, else what is

@@ -27,7 +27,7 @@ from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
 from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import STOPPED
 from codebutler_worker.changes.pending import withdraw_checks
-from codebutler_worker.changes.undo import stop_race_checks
+from codebutler_worker.changes.race import stop_race_checks
 from codebutler_worker.commands.changes import NO_CHECKS, NO_COMMAND, resolve_checks
 from codebutler_worker.commands.knowledge import expand_skill
 from codebutler_worker.commands.logs import stop_transfers
