@@ -190,7 +190,7 @@ def output(invocation: Invocation) -> Todo:
         if not place.only_for:
             uow.add(place, operation)
         elif isinstance(operation, Post):
-            uow.add(place, msgspec.structs.replace(operation, only_for=place.only_for))
+            uow.add(place, replace(operation, only_for=place.only_for))
         else:
             invocation.reply(FILE_BY_MESSAGE)
     return Todo()

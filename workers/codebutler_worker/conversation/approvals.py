@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from codebutler.config.permission import admitted, may
@@ -370,4 +369,4 @@ def _taking_all(config: Config) -> Config:
     """Never reject an answer because the agent is busy: we asked for it."""
     if config.agent.busy != "reject":
         return config
-    return msgspec.structs.replace(config, agent=msgspec.structs.replace(config.agent, busy="queue"))
+    return replace(config, agent=replace(config.agent, busy="queue"))

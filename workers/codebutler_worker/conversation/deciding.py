@@ -301,7 +301,7 @@ def _decided(
     if turn is None:
         return Todo(answers=(answer,))
     record = audit_of(turn, uow.redact(row.action_json), decision, user=decider.user)
-    return Todo(answers=(answer,), audit=(msgspec.structs.replace(record, kind=DECISION),))
+    return Todo(answers=(answer,), audit=(replace(record, kind=DECISION),))
 
 
 def _voted(uow: UnitOfWork, decider: Decider, row: ApprovalRow) -> ApprovalRow:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from codebutler.config.memory import FactChange, suspicious_words
 from codebutler.domain.message import (
@@ -106,7 +106,7 @@ def asked_in_full(row: ApprovalRow, card: MessageRef, redact: Callable[[str], st
     if row.tool in QUESTIONS:
         return asked
     shown = _shown(row, redact)
-    return msgspec.structs.replace(asked, text="" if shown.hidden else "\n".join(shown.texts))
+    return replace(asked, text="" if shown.hidden else "\n".join(shown.texts))
 
 
 def _question(row: ApprovalRow) -> Question:

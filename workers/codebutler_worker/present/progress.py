@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -319,8 +318,8 @@ def answer(
         parts[-1:] = split_markdown(parts[-1], limit - len(foot) - 2)
     parts[-1] = f"{parts[-1]}\n\n{foot}"
     said = [Post(message=Message(markdown=part, is_foreign=True), thread=thread) for part in parts]
-    said[-1] = msgspec.structs.replace(said[-1], mention=mention)
-    said[0] = msgspec.structs.replace(said[0], in_place=not said[0].mention)
+    said[-1] = replace(said[-1], mention=mention)
+    said[0] = replace(said[0], in_place=not said[0].mention)
     return *said, *file
 
 

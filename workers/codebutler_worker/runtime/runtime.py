@@ -147,7 +147,7 @@ class Outbox:
         for entry in outdated:
             # The parent may drop what it has not posted yet.
             if entry.row.op_id in self._entries and isinstance(entry.operation, Post):
-                post = msgspec.structs.replace(entry.operation, outdated=True)
+                post = replace(entry.operation, outdated=True)
                 self._send(Send(op_id=entry.row.op_id, operation=post, unsure=True))
 
     async def settle(self, op_id: str, ref: MessageRef = NOWHERE, code: str = "") -> None:
@@ -204,7 +204,7 @@ class Outbox:
             if not self._refs.get(target):
                 entry.state = "needless"
                 return TARGET_FAILED
-            operation = msgspec.structs.replace(operation, target=self._refs[target])
+            operation = replace(operation, target=self._refs[target])
         try:
             if isinstance(operation, Upload) and len(operation.content) > PIECE_BYTES:
                 operation = self._send_ahead(entry.row.op_id, operation)
@@ -226,7 +226,7 @@ class Outbox:
             raise FrameTooLargeError(f"a file of {len(content)} bytes exceeds {MAX_UPLOAD_BYTES}")
         for at in range(0, len(content), PIECE_BYTES):
             self._send(UploadPiece(op_id=op_id, data=content[at : at + PIECE_BYTES]))
-        return msgspec.structs.replace(upload, content=b"")
+        return replace(upload, content=b"")
 
 
 def _operation_of(row: OutboxRow) -> Operation | TurnEnded:
@@ -257,7 +257,7 @@ def _entry_of(
             if isinstance(operation, Post) and operation.value == "progress" and operation.message.buttons:
                 entry.role = ("progress", row.turn_id) if row.turn_id else None
                 if row.turn_id in over:
-                    entry.operation = msgspec.structs.replace(operation, outdated=True)
+                    entry.operation = replace(operation, outdated=True)
     return entry
 
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from types import MappingProxyType
 
-import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from codebutler.config.programs import model_section_of
 from codebutler.config.schema import Config, RepoSettings
@@ -287,7 +287,7 @@ async def try_agent(
     """Its steps, then its row and its finding. ``group``: the repositories with its settings; ``state``: the
     supervisor's directory, which no agent may see."""
     async with scratch_repository(group[0]) as repo:
-        settings = msgspec.structs.replace(group[0], path=str(repo), name="sample")
+        settings = replace(group[0], path=str(repo), name="sample")
         roster = Roster(settings, home, state, SystemClock())
         runner = TrialRunner(
             roster,

@@ -20,7 +20,7 @@ from multiprocessing import current_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from codebutler.config.git_repo import Committer
 from codebutler.config.paths import Home
@@ -123,7 +123,7 @@ class Roster:
             raise AgentUnavailableError(f"`{name}` is not available here yet; these are: {works}.")
         async with self._making:
             if (name, choice) not in self._made:
-                settings = msgspec.structs.replace(self._settings, config=config)
+                settings = replace(self._settings, config=config)
                 made = _created(name, settings, await self._chosen_sandbox(), self.home, self._clock)
                 same = next((each for (known, _), each in self._made.items() if known == name), None)
                 if isinstance(made, TurnBackend) and isinstance(same, TurnBackend):

@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from codebutler.config.schema import CommandRule, Config, KimiSection, RepoSettings
@@ -131,7 +130,7 @@ def kimi_of(config: Config) -> KimiSection:
     """Kimi Code's settings, unless a rule replaces the built-in one with another program."""
     rules = (rule for rule in config.commands if rule.prefix == Kimi.name and rule.mode == "acp")
     rule = next(rules, None)
-    return config.kimi if rule is None else msgspec.structs.replace(config.kimi, binary=rule.binary)
+    return config.kimi if rule is None else replace(config.kimi, binary=rule.binary)
 
 
 # Whether the agents that speak the protocol could work now. Starts no turn.

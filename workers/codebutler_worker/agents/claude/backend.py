@@ -70,7 +70,7 @@ class ClaudeBackend(ProcessBackend[ClaudeTurn]):
         limits = limits or TimeLimits(settings.timeout * 60)
         super().__init__(context, limits, command.service_of(agent_env), command.LOGIN_HOSTS)
         if settings.model == DEFAULT_MODEL:
-            settings = msgspec.structs.replace(settings, model=usual_model(agent_env, home))
+            settings = replace(settings, model=usual_model(agent_env, home))
         self._settings = settings
         self._home = home
         self._agent_env = agent_env
