@@ -39,6 +39,19 @@ def test_every_key_of_the_configuration_is_documented() -> None:
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 
+def test_what_a_changed_file_may_set_is_documented() -> None:
+    from codebutler.config.trust import _ORDERS, HARMLESS
+
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text().partition("**Trust.**")[2]
+    told, section = {f"{agent}.permissionMode" for agent in ("claude", "kimi", "native")}, ""
+    for name in re.findall(r"`([a-zA-Z]*\.[a-zA-Z]+)`", page):
+        first, _, last = name.partition(".")
+        section = first or section
+        told.add(f"{section}.{last}")
+    ordered = {".".join(path) for path in _ORDERS if path[0] != "budget"}
+    assert sorted((HARMLESS | ordered) - told) == []
+
+
 def test_every_variable_of_the_environment_is_documented() -> None:
     from codebutler.config.resolve import VARIABLES
 
