@@ -254,7 +254,6 @@ HARMLESS = frozenset(
         "output.progressAfterSeconds",
         "output.verbosity",
         "session.timeoutMinutes",
-        "logs.level",
         "worker.idleSleepMinutes",
         "catchUp.maxAgeHours",
     }
@@ -267,6 +266,7 @@ HOME_ONLY = frozenset(
         "dashboard.enabled",
         "dashboard.host",
         "dashboard.port",
+        "logs.level",
         *(f"newRepos.{each}" for each in ("root", "allow", "timeoutMinutes", "maxMb", "author")),
         "metrics.allow",
         "metrics.token",
@@ -278,8 +278,8 @@ HOME_ONLY = frozenset(
         ),
     }
 )
-"""Keys that count only in the home's file: all repositories share the chats' connections, the HTTP port, the directory
-for new repositories and the total budget."""
+"""Keys that count only in the home's file: all repositories share the chats' connections, the HTTP port, the log, the
+directory for new repositories and the total budget."""
 
 
 def digest(data: bytes) -> str:

@@ -83,19 +83,21 @@ def test_what_is_there_once_for_all_is_not_a_repositorys_to_say(home: Home, repo
         {
             "slack": {"botToken": "xoxb-repo", "apiBaseUrl": "http://x/"},
             "dashboard": {"port": 1},
+            "logs": {"level": "debug", "retentionDays": 3},
             "agent": {"busy": "steer"},
         },
     )
 
     resolved = resolve_repo(home, entry, {})
 
+    assert (resolved.config.logs.level, resolved.config.logs.retention_days) == ("info", 3)
     assert resolved.config.slack.bot_token == "xoxb-home"
     assert resolved.config.slack.api_base_url == "https://slack.com/api/"
     assert resolved.config.dashboard.port == 1234
     assert resolved.config.agent.busy == "steer"
     assert resolved.trusted
     [note] = resolved.notes
-    assert "ignoring dashboard.port, slack.apiBaseUrl, slack.botToken" in note
+    assert "ignoring dashboard.port, logs.level, slack.apiBaseUrl, slack.botToken" in note
     assert str(home.config) in note
     assert "xoxb" not in note
 
