@@ -36,7 +36,7 @@ export function listen(actions) {
       event.preventDefault();
       actions.jump();
     } else if (!isFree) return;
-    else if (event.key === "Escape") actions.leave();
+    else if (event.key === "Escape") document.querySelector(":popover-open") || actions.leave();
     else if (event.altKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
       event.preventDefault();
       actions.step(event.key === "ArrowDown" ? 1 : -1);
