@@ -24,8 +24,9 @@ export class Suggestions {
 
   #left() {
     const { model } = this;
-    const { is_im: isDirect, is_archived: isArchived } = model.channels.get(model.channel) || {};
-    if (model.atHome || isDirect || isArchived || sessionStorage.getItem(HIDDEN)) return [];
+    // They are about the first channel's repository.
+    const { id, is_archived: isArchived } = [...model.channels.values()].find((channel) => !channel.is_im) || {};
+    if (model.atHome || id !== model.channel || isArchived || sessionStorage.getItem(HIDDEN)) return [];
     const said = new Set(model.roots(model.channel).filter(({ user }) => user === model.me.id).map(({ text }) => text));
     return model.offers.suggestions.filter(({ text }) => !said.has(text));
   }
