@@ -10,7 +10,7 @@ const HINT = "Enter sends, Shift+Enter starts a new line";
 const EDIT_HINT = "Enter saves the change, Escape cancels";
 
 /** A phone's keyboard has no Shift+Enter: there Enter starts a new line and the button sends. */
-const isTouch = () => matchMedia("(pointer: coarse)").matches;
+export const isTouch = () => matchMedia("(pointer: coarse)").matches;
 
 export class Composer {
   /** `send` takes the text and the files and resolves once they are accepted; `editLast` starts to edit the person's

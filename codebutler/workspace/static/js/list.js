@@ -1,7 +1,7 @@
 // A list of messages that follows the model: adds new ones, replaces changed ones, stays at the bottom. Only the newest
 // are in the document, and older ones on demand: a channel may have thousands.
 
-import { reachable, tag } from "./dom.js";
+import { button, reachable, tag } from "./dom.js";
 import { day } from "./text.js";
 import { rove, walkable } from "./walk.js";
 
@@ -29,8 +29,11 @@ export class MessageList {
     this.inThread = inThread;
     this.atBottom = true;
     this.unreadSince = "";
+    this.news = Object.assign(button("New messages ↓", "news", () => this.#toBottom()), { hidden: true });
+    this.root.after(this.news);
     this.root.addEventListener("scroll", () => {
       this.atBottom = this.#nearBottom();
+      if (this.atBottom) this.news.hidden = true;
       if (this.root.scrollTop < NEAR_TOP_PX && !this.atBottom) this.#older(atTop);
     }, { passive: true });
     this.root.addEventListener("grown", ({ target }) => { reachable(target); this.#follow(); });
@@ -38,14 +41,17 @@ export class MessageList {
     new ResizeObserver(() => this.#follow()).observe(this.root);
   }
 
-  /** Redraw everything and show the newest; `unreadSince` is the ts of the first unread message. With `upTo` that
-   * message is drawn, too, however old it is. */
-  draw(empty, unreadSince = "", upTo = "") {
+  /** Redraw everything and show the newest or, if it `stays`, what is read now; `unreadSince` is the ts of the first
+   * unread message. With `upTo` that message is drawn, too, however old it is. */
+  draw(empty, { unreadSince = "", upTo = "", stays = false } = {}) {
     this.unreadSince = unreadSince;
-    const wanted = upTo ? this.select().filter(({ ts }) => ts >= upTo).length : 0;
+    const first = stays ? this.#firstVisible() : null;
+    const place = this.#place(first);
+    const oldest = first?.dataset.ts || upTo;
+    const wanted = oldest ? this.select().filter(({ ts }) => ts >= oldest).length : 0;
     this.#size = Math.max(WINDOW, wanted);
     this.#fill(empty);
-    this.#toBottom();
+    if (!place()) this.#toBottom();
   }
 
   /** Draw older messages above the visible ones, which stay in place. */
@@ -135,14 +141,19 @@ export class MessageList {
     this.#fill(null);
   }
 
-  /** Returns a function that restores the scroll position: the first visible message stays in place. */
-  #place() {
+  /** The first message that somebody who has scrolled up sees. */
+  #firstVisible() {
     const { top } = this.root.getBoundingClientRect();
-    const first = this.atBottom ? null : [...this.root.children].find((child) => child.dataset.ts && child.getBoundingClientRect().bottom > top);
+    return this.atBottom ? null : [...this.root.children].find((child) => child.dataset.ts && child.getBoundingClientRect().bottom > top);
+  }
+
+  /** Returns a function that restores the scroll position: the first visible message stays in place, if it still exists. */
+  #place(first = this.#firstVisible()) {
     const at = first?.getBoundingClientRect().top;
     return () => {
       const now = first && this.root.querySelector(`[data-ts="${CSS.escape(first.dataset.ts)}"]`);
       if (now) this.root.scrollTop += now.getBoundingClientRect().top - at;
+      return Boolean(now);
     };
   }
 
@@ -194,6 +205,7 @@ export class MessageList {
     if (before) before.after(item);
     else this.root.prepend(item);
     if (!this.inThread && !item.nextElementSibling && (!before || day(before.dataset.ts) !== day(message.ts))) item.before(divider(day(message.ts), "day"));
+    if (!this.atBottom && !item.nextElementSibling) this.news.hidden = false;
   }
 
   #nearBottom() {
@@ -206,7 +218,7 @@ export class MessageList {
   }
 
   #toBottom() {
-    this.atBottom = true;
+    this.atBottom = this.news.hidden = true;
     this.root.scrollTop = this.root.scrollHeight;
   }
 }

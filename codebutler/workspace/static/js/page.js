@@ -1,7 +1,7 @@
 // The conversation on the page: a channel, a thread beside it, or the app's home; sending, and new messages.
 
 import { Blocks } from "./blocks.js";
-import { Composer } from "./composer.js";
+import { Composer, isTouch } from "./composer.js";
 import { ask, tag } from "./dom.js";
 import { Drafts, placeOf } from "./drafts.js";
 import { Files } from "./files.js";
@@ -23,6 +23,7 @@ export class Page {
   constructor(api, model) {
     this.api = api;
     this.model = model;
+    this.drawn = {}; // the channel and thread that are shown
     this.said = null; // the person's newest message in the channel, while its first answer is awaited
     const blocks = new Blocks(api, model);
     const view = new MessageView(api, model, { blocks, files: new Files(api) }, {
@@ -227,10 +228,12 @@ export class Page {
     // If the person has moved on meanwhile, the focus is elsewhere.
     if (channel !== model.channel || thread !== model.thread || model.atHome) return;
     const isBusy = this.channelComposer.isInUse || document.querySelector("dialog[open]");
-    if (!isBusy) this.#composer(thread).focus();
+    // On a phone, a text box would raise the keyboard over what one wants to read.
+    if (!isBusy) (isTouch() ? (thread ? this.threadList : this.channelList).root : this.#composer(thread)).focus({ preventScroll: true });
   }
 
   async #atHome() {
+    this.drawn = {};
     const channel = await this.home.open();
     if (channel && !this.model.channels.has(channel)) this.model.addChannel((await this.api.call("conversations.info", { channel })).channel);
   }
@@ -256,9 +259,10 @@ export class Page {
       notice(words(error));
     }
     if (channel !== this.model.channel || thread !== this.model.thread || this.model.atHome) return;
-    this.channelList.draw(this.#empty(), this.unreadSince);
+    this.channelList.draw(this.#empty(), { unreadSince: this.unreadSince, stays: this.drawn.channel === channel });
     this.suggestions.draw();
-    if (thread) this.threadList.draw();
+    if (thread) this.threadList.draw(null, { stays: this.drawn.thread === thread });
+    this.drawn = { channel, thread };
   }
 
   /** Somebody has scrolled to the top. */
@@ -273,7 +277,7 @@ export class Page {
 
   async #backTo(ts) {
     await this.history.backTo(this.model.channel, ts).catch((error) => notice(words(error)));
-    this.channelList.draw(this.#empty(), this.unreadSince, ts);
+    this.channelList.draw(this.#empty(), { unreadSince: this.unreadSince, upTo: ts });
   }
 
   #empty() {
