@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given
@@ -77,6 +77,14 @@ def test_any_name_is_one_harmless_component(name: str) -> None:
     assert PurePosixPath(safe).parts == (safe,)
     assert safe[0] not in ".-"
     assert safe.isprintable()
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "漢", "\U00010331"])
+def test_a_long_name_fits_into_a_directory_behind_a_files_id(letter: str, tmp_path: Path) -> None:
+    file_id = "000000000051.9007199254740991-0"  # the longest that a chat has
+    for name in (f"{letter * 300}.docx", letter * 300, f"{letter * 300}.{letter * 12}"):
+        (tmp_path / f"{file_id}-{safe_name(name)}").touch()
+    assert safe_name(f"{letter * 300}.docx").endswith(f"{letter}.docx")
 
 
 def test_voice_messages_are_told_by_the_chat_or_their_type() -> None:

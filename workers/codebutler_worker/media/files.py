@@ -243,6 +243,8 @@ def _path_identity(path: Path) -> Identity | None:
 Kind = Literal["image", "pdf", "text", "audio", "data"]
 
 NAME_CHARS = 80
+NAME_BYTES = 200
+"""A file system allows 255, of which a file's ID takes some."""
 SNIFF_BYTES = 64 * 1024
 _SAFE = re.compile(r"[^\w.+-]+")
 _TEXT_CONTROLS = frozenset("\n\r\t\f\v\b\x1b")
@@ -303,9 +305,12 @@ def safe_name(name: str, fallback: str = "file") -> str:
     last = PurePosixPath(unicodedata.normalize("NFC", name).replace("\\", "/")).name
     cleaned = _SAFE.sub("_", last).lstrip("._-").rstrip(".")
     stem, dot, ending = cleaned.rpartition(".")
-    if dot and len(ending) <= 12:
-        return f"{stem[: NAME_CHARS - len(ending) - 1]}.{ending}" if stem else cleaned
-    return cleaned[:NAME_CHARS] or fallback
+    if not (stem and len(ending) <= 12):
+        stem, ending = cleaned, ""
+    ending = f"{dot}{ending}" if ending else ""
+    room = NAME_BYTES - len(ending.encode())
+    stem = stem[: NAME_CHARS - len(ending)].encode()[:room].decode(errors="ignore")
+    return f"{stem}{ending}" or fallback
 
 
 def audio_name(name: str, mimetype: str) -> str:
