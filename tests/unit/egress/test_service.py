@@ -121,10 +121,9 @@ SECRET = ModelService(
 
 
 def test_a_session_of_somebody_elses_and_what_hides_an_answer_stay_here() -> None:
-    kept = {
-        name.lower() for name, _ in SECRET.onward(asked(("Cookie", "s=1"), ("Accept-Encoding", "br"))).headers
-    }
-    assert kept == {"host", "connection", "x-team", "x-login"}
+    sent = (("Cookie", "s=1"), ("Accept-Encoding", "br"), ("x-api-key", "codebutler-1"))
+    kept = {name.lower() for name, _ in SECRET.onward(asked(*sent)).headers}
+    assert kept == {"host", "connection", "x-api-key", "x-team", "x-login"}
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])

@@ -17,7 +17,8 @@ from codebutler.platform.tasks import abort
 
 MAX_HEAD_BYTES = 64 * 2**10
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TARGET = re.compile(r"[\x21-\x7e]+")
+# RFC 9112, 3.2: no fragment. Some servers take it for one, others for a part of the path.
+_TARGET = re.compile(r"[\x21\x22\x24-\x7e]+")
 _STATUS = re.compile(r"HTTP/1\.[01] ([1-9][0-9]{2})(?: .*)?")
 # RFC 9110, 7.6.1: headers about a single connection, and headers that tell a proxy who its client is.
 _HOP = frozenset(
@@ -163,16 +164,23 @@ async def pass_rest(
     abort(sink.transport)
 
 
-async def pass_body(source: asyncio.StreamReader, sink: asyncio.StreamWriter, length: int | None) -> None:
+async def pass_body(
+    source: asyncio.StreamReader,
+    sink: asyncio.StreamWriter,
+    length: int | None,
+    count: Callable[[int], object] = int,
+) -> None:
     """Forward the body of one message: ``length`` bytes, or chunks (None). Raises MalformedHttpError and EOFError.
 
-    Chunks are rewritten, with unambiguous sizes and without extensions and trailers.
+    Chunks are rewritten, with unambiguous sizes and without extensions and trailers; ``count`` is called with the
+    size of each.
     """
     if length is not None:
         await _exactly(source, sink, length)
         return
     while size := await _chunk_size(source):
         sink.write(b"%x\r\n" % size)
+        count(size)
         await _exactly(source, sink, size)
         if await source.readexactly(2) != b"\r\n":
             raise MalformedHttpError("a chunk is longer than it says")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
@@ -163,19 +164,25 @@ class Proxy:
             return
         # A response of the service passes the token meter and the mask that hides its key.
         try:
-            await self._exchange((onward, length), client, server, partial(_gauged, reading, mask))
+            gauged = partial(_gauged, reading, mask)
+            await self._exchange((onward, length), client, server, gauged, reading.ask)
         finally:
             reading.end()
 
     async def _exchange(
-        self, request: Request, client: Streams, server: Streams, mask: Mask | None = None
+        self,
+        request: Request,
+        client: Streams,
+        server: Streams,
+        mask: Mask | None = None,
+        count: Callable[[int], object] = int,
     ) -> None:
-        """Forward one request and its response through ``mask``, and nothing after them."""
+        """Forward one request and its response through ``mask``, and nothing after them. ``count``: see pass_body."""
         head, length = request
         try:
             server[1].write(head.encode())
             async with asyncio.TaskGroup() as tasks:
-                asking = tasks.create_task(self._ask(length, client, server))
+                asking = tasks.create_task(self._ask(length, client, server, count))
                 await self._reply(client, server, mask)
                 asking.cancel()
         except* (OSError, EOFError, asyncio.LimitOverrunError, MalformedHttpError):
@@ -183,8 +190,10 @@ class Proxy:
         finally:
             abort(server[1].transport)
 
-    async def _ask(self, length: int | None, client: Streams, server: Streams) -> None:
-        await pass_body(client[0], server[1], length)
+    async def _ask(
+        self, length: int | None, client: Streams, server: Streams, count: Callable[[int], object]
+    ) -> None:
+        await pass_body(client[0], server[1], length, count)
         # No further request is read here; but if the program goes away, nobody waits for the response.
         if not await client[0].read(1):
             abort(server[1].transport)

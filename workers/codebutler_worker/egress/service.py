@@ -41,12 +41,12 @@ FIELDS: Mapping[bytes, tuple[Side, ...]] = MappingProxyType(
     }
 )
 _FIGURE = re.compile(rb'"(' + b"|".join(FIELDS) + rb')"\s{0,8}:\s{0,8}([0-9]{1,12})(?=[^0-9])')
-_FINE = b"HTTP/1.1 200"
+_STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})")
 _LONGEST = 72
 """The longest match in bytes: a name, its figure and what is between them."""
 FREE = ("/count_tokens",)
 """Endpoints whose responses contain figures that cost nothing."""
-PAID = ("/chat/completions", "/messages", "/responses")
+PAID = ("/completions", "/messages", "/responses", "/batches", "/embeddings")
 """Endpoints that cost money, whether or not they report figures."""
 BYTES_PER_TOKEN = 4
 
@@ -66,7 +66,11 @@ class TokenMeter(Struct):
     def reading(self, path: str, asked_bytes: int = 0) -> AnswerMeter | None:
         """A meter for the response to a request of ``asked_bytes``; None if it costs nothing."""
         path = path.partition("?")[0]
-        return None if path.endswith(FREE) else AnswerMeter(self, asked_bytes, is_paid=path.endswith(PAID))
+        if path.endswith(FREE):
+            return None
+        # As servers read it, which decode it, and some of which ignore case and a slash at the end.
+        is_paid = unquote(path).rstrip("/").lower().endswith(PAID)
+        return AnswerMeter(self, asked_bytes, is_paid=is_paid)
 
 
 class AnswerMeter(Struct):
@@ -77,13 +81,18 @@ class AnswerMeter(Struct):
     is_paid: bool = False
     _seen: dict[bytes, int] = msgspec.field(default_factory=dict)
     _end: bytes = b""
-    _head: bytes = b""
+    _status: int = 100
     _bytes: int = 0
     _events: int = 0
 
+    def ask(self, size_bytes: int) -> None:
+        """The request's body has so many more bytes."""
+        self.asked_bytes += size_bytes
+
     def add(self, piece: bytes) -> None:
-        """Read the next piece."""
-        self._head = self._head or piece[: len(_FINE)]
+        """Read the next piece. Each head is at the start of one; the final one follows interim ones (1xx)."""
+        if self._status < 200 and (found := _STATUS.match(piece)):
+            self._status = int(found[1])
         self._bytes += len(piece)
         self._events += piece.count(b"data:")
         data = self._end + piece
@@ -93,7 +102,7 @@ class AnswerMeter(Struct):
 
     def end(self) -> None:
         """The response is complete. In a stream, one event is about one token."""
-        if self.is_paid and not self._seen and self._head == _FINE:
+        if self.is_paid and not self._seen and self._status == 200:
             self.gauge.input += self.asked_bytes // BYTES_PER_TOKEN
             self.gauge.output += self._events or self._bytes // BYTES_PER_TOKEN
 
@@ -122,8 +131,8 @@ class WrongKeyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelService:
-    """A model's service. ``keys``: header (lower case) -> its whole value; ``extra``: headers added to every request.
-    Without keys, the agent's own pass unchanged."""
+    """A model's service. ``keys``: header (lower case) -> its whole value; ``extra``: headers added to every request
+    with the token. Without keys, the agent's own pass unchanged, and every request gets ``extra``."""
 
     base_url: str
     token: str = field(repr=False, default="")
@@ -165,7 +174,7 @@ class ModelService:
         sent = head.onward(head.target, host).without(*names, *(DROPPED if self.mask else ()))
         if not self.keys:
             return RequestHead(sent.method, sent.target, (*sent.headers, *self.extra))
-        real = dict(self.keys)
+        real, has_token = dict(self.keys), False
         headers = []
         for name, value in sent.headers:
             # Gateways treat X_Api_Key as X-Api-Key.
@@ -174,10 +183,12 @@ class ModelService:
                 given = value.removeprefix(BEARER) if known == "authorization" else value
                 if known not in real or not hmac.compare_digest(given.encode(), self.token.encode()):
                     raise WrongKeyError
+                has_token = True
                 headers.append((known, real[known]))
             else:
                 headers.append((name, value))
-        return RequestHead(sent.method, sent.target, (*headers, *self.extra))
+        # They may hold a login too, and with an open network others on this machine reach the proxy.
+        return RequestHead(sent.method, sent.target, (*headers, *(self.extra if has_token else ())))
 
     @property
     def mask(self) -> Mask | None:
