@@ -33,6 +33,8 @@ from codebutler.chat.telegram.updates import (
     StartCommand,
     Update,
     WrittenUpdate,
+    continues,
+    may_continue,
     menu,
     parse,
 )
@@ -44,7 +46,7 @@ from codebutler.intake.intake import Intake
 from codebutler.platform.tasks import Observers, Tasks, beside
 
 ALBUM_S = 1.0
-"""The files of an album arrive one by one."""
+"""The files of an album arrive one by one, and so do the parts of a text that was split."""
 RETRY_S = 2.0
 ATTEMPTS = 3
 """How often an update whose handling fails may be retried before it is dropped: the next ones wait for it."""
@@ -204,10 +206,10 @@ class TelegramConnection:
         return found
 
     def _is_incomplete(self, album: Sequence[WrittenUpdate], remaining: int) -> bool:
-        """Whether an album ends with the updates received so far: its rest is waited for once."""
-        if not album or len(album) < remaining:
+        """Whether an album or a split text ends with the updates received so far: its rest is waited for once."""
+        if not album or len(album) < remaining or not may_continue(album[-1]):
             return False
-        key = album[0].spot.chat, album[0].album
+        key = album[0].spot.chat, album[0].album or str(album[0].spot.message)
         if key in self._albums:
             return False
         self._albums = {key}
@@ -275,12 +277,12 @@ class TelegramConnection:
 
 
 def _album_at(batch: Sequence[tuple[int, Update]], at: int) -> list[WrittenUpdate]:
-    """The files that were sent together, from ``at`` on; none if it is no album."""
+    """What was sent together, from ``at`` on: an album, or a text that was split; none if it is neither."""
     found: list[WrittenUpdate] = []
     for _, update in batch[at:]:
-        if not isinstance(update, WrittenUpdate) or not update.album or update.edited_at:
+        if not isinstance(update, WrittenUpdate) or update.edited_at:
             break
-        if found and (update.album, update.spot.chat) != (found[0].album, found[0].spot.chat):
+        if not (continues(update, found) if found else may_continue(update)):
             break
         found.append(update)
     return found

@@ -35,6 +35,9 @@ NOT_PEOPLE = frozenset({1087968824, 136817688, 777000})
 """An anonymous administrator, a channel, a linked channel: no person."""
 GROUPS = frozenset({"group", "supergroup"})
 LEFT_STATUSES = frozenset({"left", "kicked"})
+SPLIT_CHARS = 2048
+"""Programs split a text of more than 4,096 characters, at a good place in the second half of each part."""
+SPLIT_S = 2.0
 
 
 class BotIdentity(Struct, frozen=True):
@@ -69,6 +72,22 @@ class WrittenUpdate(Struct, frozen=True, kw_only=True):
     mentioned: bool = False
     album: str = ""
     edited_at: float = 0.0
+
+
+def may_continue(sent: WrittenUpdate) -> bool:
+    """Whether what follows may belong to it: the other files of an album, or the rest of a long text."""
+    return bool(sent.album) or (len(sent.text) >= SPLIT_CHARS and not sent.files)
+
+
+def continues(update: WrittenUpdate, sent: Sequence[WrittenUpdate]) -> bool:
+    """Whether it belongs to what was sent just before."""
+    first, last = sent[0], sent[-1]
+    where, there = update.spot, first.spot
+    if (update.album, update.user, where.chat) != (first.album, first.user, there.chat):
+        return False
+    is_rest = not update.files and update.at - last.at <= SPLIT_S
+    is_beside = where.topic == there.topic and where.reply_to in (0, there.reply_to)
+    return bool(update.album) or (may_continue(last) and is_rest and is_beside)
 
 
 class ButtonPressed(Struct, frozen=True, kw_only=True):

@@ -315,6 +315,35 @@ async def test_an_album_is_one_message(room: Room, server: BotServer) -> None:
     assert room.messages[1].thread == f"{first:012d}"
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_long_text_that_its_senders_program_split_is_one_message(
+    room: Room, server: BotServer, is_late: bool
+) -> None:
+    parts = [letter * 4096 for letter in "ab"] + ["the end"]
+
+    async def send() -> None:
+        for part in parts:
+            server.say(GROUP, part)
+            await asyncio.sleep(0.2 if is_late else 0)
+        await asyncio.sleep(1.5)
+        server.say(GROUP, "next")
+
+    sending = asyncio.create_task(send())
+    await room.until(lambda: [message.text for message in room.messages][-1:] == ["next"])
+    await sending
+    whole, following = room.messages
+    assert (whole.text, whole.thread, following.thread) == ("\n".join(parts), None, None)
+
+
+async def test_long_texts_of_two_people_are_two_messages(room: Room, server: BotServer) -> None:
+    texts = ["a" * 4096, "b" * 4096]
+    server.say(GROUP, texts[0])
+    server.say(GROUP, "c" * 4096, BEN)
+    server.say(GROUP, texts[1])
+    await room.confirmed()
+    assert [message.text for message in room.messages] == texts
+
+
 async def test_an_album_that_the_disk_did_not_take_begins_a_conversation_all_the_same(
     room: Room, server: BotServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
