@@ -50,7 +50,7 @@ MOVES = {
     "group_left": "left",
 }
 NOTICED = frozenset({*MOVES, "app_home_opened", "member_joined_channel"})
-GONE_FILES = frozenset({"tombstone", "hidden_by_limit"})
+GONE_FILES = ("tombstone", "hidden_by_limit")
 SLACKBOT = "USLACKBOT"
 
 

@@ -31,10 +31,10 @@ from codebutler.domain.refs import PersonRef
 
 UPDATE_KINDS = ("message", "edited_message", "callback_query", "my_chat_member")
 """The kinds of updates we request; the server remembers them."""
-NOT_PEOPLE = frozenset({1087968824, 136817688, 777000})
+NOT_PEOPLE = (1087968824, 136817688, 777000)
 """An anonymous administrator, a channel, a linked channel: no person."""
-GROUPS = frozenset({"group", "supergroup"})
-LEFT_STATUSES = frozenset({"left", "kicked"})
+GROUPS = ("group", "supergroup")
+LEFT_STATUSES = ("left", "kicked")
 SPLIT_CHARS = 2048
 """Programs split a text of more than 4,096 characters, at a good place in the second half of each part."""
 SPLIT_S = 2.0

@@ -114,6 +114,10 @@ def test_files() -> None:
     )
 
 
+def test_a_file_of_an_unknown_shape_is_a_file() -> None:
+    assert len(event(files=[{"id": "F1", "mode": ["hosted"]}]).files) == 1  # type: ignore[union-attr]
+
+
 def test_mention_is_the_same_event_as_the_message_it_is_in() -> None:
     text = "<@UBOT>: fix &lt;it&gt;"
     mention = event(type="app_mention", text=text)

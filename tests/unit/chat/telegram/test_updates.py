@@ -131,11 +131,23 @@ def test_an_unknown_kind_is_passed_over() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"chat": 5}, {"message_id": "51"}, {"date": None}, {"from": None}, {"document": {"file_name": "x"}}],
+    [
+        {"chat": 5},
+        {"message_id": "51"},
+        {"date": None},
+        {"from": None},
+        {"from": {"id": {}}},
+        {"document": {"file_name": "x"}},
+    ],
 )
 def test_an_unknown_shape_is_an_error_of_its_own(more: dict[str, Any]) -> None:
     with pytest.raises(PayloadError):
         parse(message(**more), ME)
+
+
+def test_an_unknown_status_is_a_membership() -> None:
+    change = {"chat": GROUP, "from": ANA, "new_chat_member": {"status": ["left"]}}
+    assert parse({"update_id": 1, "my_chat_member": change}, ME) == Membership(GROUP["id"], True, ANA["id"])
 
 
 @settings(max_examples=500, deadline=None)
