@@ -66,7 +66,11 @@ class ParentServices:
         """Carry out ``operation`` in the repository's channel, or in the direct conversation that it is about; it can
         notify only the person it is for. Raises ChatError.
         """
-        operation = addressed(operation, repo.config.chat.allowed_ids)
+        allowed = repo.config.chat.allowed_ids
+        if isinstance(operation, Post) and operation.only_for and operation.only_for not in allowed:
+            # In some chats it is sent to whatever has this name: a stranger, or another repository's group.
+            raise ChatError("nobody who may talk to the repository", "user_not_allowed")
+        operation = addressed(operation, allowed)
         sender = self._chats.of(repo.channel_id).sender
         ref, sent = await sender.deliver(repo.channel_id, op_id, operation, unsure=unsure, lasting=True)
         if sent is not None and (not isinstance(sent, Post) or (ref and not sent.outdated)):

@@ -155,6 +155,18 @@ async def test_the_asker_is_called_and_nobody_else(desk: tuple[ParentServices, M
     assert second == Post(message=said("done"))
 
 
+@pytest.mark.parametrize("whose", ["U0BOB", "operator", "tg:-1001000000002", "tg:222"])
+async def test_a_worker_tells_nothing_privately_to_who_may_not_talk_to_it(
+    desk: tuple[ParentServices, MemoryChat], whose: str
+) -> None:
+    """Telegram has no messages for one person in a group, so they go to the chat of that number: a group's, too."""
+    services, chat = desk
+    await services.send(REPO, "1", Post(message=said("psst"), only_for="U0ANA"), unsure=False)
+    with pytest.raises(ChatError):
+        await services.send(REPO, "2", Post(message=said("psst"), only_for=whose), unsure=False)
+    assert len(chat.done) == 1
+
+
 async def test_what_is_about_a_direct_message_is_said_there_and_nothing_else(
     desk: tuple[ParentServices, MemoryChat],
 ) -> None:
