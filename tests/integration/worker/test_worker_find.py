@@ -112,3 +112,14 @@ def test_a_snippet_shows_the_words_around_the_first_match() -> None:
         snippet("Ran `make`:\n\n```sh\nneedle\n```\n**Done**", pattern_of("need"))
         == "Ran make: **needle** Done"
     )
+
+
+async def test_words_that_read_like_a_log_being_sent_do_not_keep_others_from_stopping(tmp_path: Path) -> None:
+    """``!stop`` looks for logs among the commands that are not answered yet."""
+    async with worker(settings(tmp_path)) as parent:
+        await talked(parent, "100.1", "alpha beta", "Gamma.")
+        for ref, name, words in (("300.1", "find", "part of the whole"), ("300.2", "stop", "all")):
+            event = posted(channel=CHANNEL, ref=ref, user=USER, text=f"!{name} {words}")
+            parent.deliver(event, Command(name=name, argument=words))
+        await parent.post_with("Nothing to stop here.")
+        await parent.post_with("No conversation in this channel contains")

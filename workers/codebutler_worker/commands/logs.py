@@ -51,6 +51,7 @@ WHOLE = (
     "everything that this run's program printed, with secrets removed. `!logs tail` shows its end, `!logs list` other "
     "runs."
 )
+COMMAND = "logs"
 _PART = "part"
 """First word of the argument of a command that sends parts."""
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
@@ -219,7 +220,7 @@ async def _next_part(runtime: Runtime, logs: SessionLogs, command: DeferredRow) 
 def stop_transfers(uow: UnitOfWork, conversation: str | None = None) -> list[str]:
     """Stop sending logs to a conversation, or anywhere; returns their sessions."""
     sessions = []
-    for command in uow.deferred.find():
+    for command in uow.deferred.find(name=COMMAND):
         if conversation in (None, command.conversation) and command.argument.startswith(f"{_PART} "):
             transfer = transfer_of(command.argument)
             sessions.append(transfer.session)
