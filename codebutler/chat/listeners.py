@@ -38,6 +38,7 @@ from codebutler.protocol.messages import Live
 from codebutler.text.markup import ZERO_WIDTH_SPACE, bare, linked, plain
 
 ANSWER_FILE = "answer.md"
+KEPT = "{} is not running ({}); your message is kept until it is"
 SHOWN_FILE_BYTES = 200_000
 """A terminal shows no more than this."""
 
@@ -109,6 +110,14 @@ class Listener:
             self._awaited.discard(ref)
             self.replies.put_nowait(Ended(ref=ref, outcome=outcome))
 
+    def stuck(self, why: str) -> None:
+        """Awaited messages get no outcome for now: their worker stays down."""
+        if self._awaited:
+            self.replies.put_nowait(Said(text=f"⚠️ {why}"))
+        for ref in sorted(self._awaited):
+            self.replies.put_nowait(Ended(ref=ref, outcome="failed"))
+        self._awaited.clear()
+
     def posted(self, event: MessagePosted) -> None:
         """Somebody else writes in the channel."""
         if self.thread is not None and event.thread == self.thread:
@@ -167,6 +176,11 @@ class Listeners:
             listener.ended(messages, outcome)
         for observer in self.on_ended:
             await observer(channel, messages, outcome)
+
+    def stuck(self, channel: ConversationRef, why: str) -> None:
+        """Nothing in ``channel`` gets its outcome for now."""
+        for listener in self.followers.get(channel, ()):
+            listener.stuck(why)
 
     def notify(self, event: MessagePosted) -> None:
         """Listeners to a thread also get what people write in it."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from uuid import uuid4
 
 from codebutler.chat.chats import Chats
-from codebutler.chat.listeners import Listener, Listeners, as_operator, read_past
+from codebutler.chat.listeners import KEPT, Listener, Listeners, as_operator, read_past
 from codebutler.config.chats import chat_of
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, CodeButlerError
@@ -31,7 +31,6 @@ from codebutler.protocol.control import (
 PATIENCE_S = 5.0
 MOST_PAST = 200
 NOT_ACCEPTED = "the message was {}: see its thread, or `codebutler audit`"
-KEPT = "{} is not running ({}); your message is kept until it is"
 
 
 class Speaker:

@@ -92,7 +92,7 @@ def read_repo_config(entry: RepoEntry) -> bytes | None:
     repo = Path(entry.path)
     if not repo.is_dir():
         raise ConfigError(
-            f"{entry.name}: {repo} no longer exists: restore it, or run `codebutler remove-repo {entry.name}`"
+            f"{repo} no longer exists: restore it, or run `codebutler remove-repo {entry.name}`"
         )
     try:
         with RepoPaths(repo).open() as directory:

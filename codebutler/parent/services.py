@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from codebutler.chat.chats import Chats, read_thread
 from codebutler.chat.delivery.outgoing import addressed
+from codebutler.chat.listeners import KEPT
 from codebutler.chat.port import Download, Take
 from codebutler.config.permission import Decision, Person, Where, may
 from codebutler.config.registry import host_in
@@ -164,7 +165,8 @@ class ParentServices:
         return await read_thread(self._chats, repo.channel_id, thread, before, may_instruct)
 
     async def quarantined(self, repo: RepoSettings, why: str) -> None:
-        """Tell the channel that its worker does not start for now."""
+        """Tell the channel, and those who wait for an answer at a terminal, that its worker does not start for now."""
+        self._listeners.stuck(repo.channel_id, KEPT.format(repo.name, why.rstrip(".")))
         kept = "Your messages are kept; see `codebutler logs` on its machine."
         await self.notice(repo.channel_id, f"⚠️ **{plain(repo.name)}**: {plain(why)} {kept}")
 

@@ -120,6 +120,16 @@ async def test_v03_the_home_deleted(tmp_path: Path, git_repo: Path) -> None:
         assert len(footers(built, channel, first)) == 1
 
 
+async def test_v04_who_waits_for_a_worker_that_stays_down_is_told(tmp_path: Path, git_repo: Path) -> None:
+    async with house(tmp_path, "sample") as built:
+        await built.add_repo(git_repo, "sample", agent=QUICK)
+        await built.supervise()
+        git_repo.rename(tmp_path / "elsewhere")
+        told = await built.run("send", "sample", "read README.md", "--wait", check=False)
+        assert "no longer exists" in told
+        assert "your message is kept until it is" in told
+
+
 def sockets(place: str, names: list[str]) -> set[str]:
     """What cannot be copied."""
     return {name for name in names if stat.S_ISSOCK((Path(place) / name).lstat().st_mode)}

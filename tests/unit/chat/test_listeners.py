@@ -52,6 +52,18 @@ async def test_what_was_not_done_is_not_ok(outcome: TurnOutcome) -> None:
     assert await hear(outcome) == [Done(ok=False, text=outcome)]
 
 
+async def test_a_worker_that_stays_down_ends_the_waiting() -> None:
+    listeners = Listeners()
+    with listeners.added("C1", "1.1") as listener:
+        listeners.stuck("C1", "nobody waits")
+        listener.await_outcome("1.1")
+        listeners.stuck("C2", "elsewhere")
+        listeners.stuck("C1", "shop is not running")
+        async with asyncio.timeout(5):
+            replies = [reply async for reply in listener.answers()]
+    assert replies == [Said(text="⚠️ shop is not running"), Done(ok=False, text="failed")]
+
+
 async def test_progress_is_marked_as_such_and_followed() -> None:
     replies = await hear(
         (Post(message=said("🔧 at work", BUTTON), thread="1.1", value="progress"), "1.2"),
