@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.forge.push import signing_settings
 from codebutler_worker.forge.remote import ForgeError
+from codebutler_worker.forge.signing import signing_settings
 from tests.integration.forge.kit import Desk, git, says
 from tests.programs import require
 from tests.shown import text_of

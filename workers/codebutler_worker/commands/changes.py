@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,7 @@ from codebutler_worker.changes.evidence import with_trailers
 from codebutler_worker.changes.undo import LOOKED_AT, undo_key
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.forge.push import Signer, signing_settings
-from codebutler_worker.forge.remote import Host
+from codebutler_worker.forge.signing import signer_of
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.notices import (
     ALREADY_UNDONE,
@@ -35,7 +33,6 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, LIVE, Todo, words_of
 from codebutler_worker.store.rows import DeferredRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tree.unsigned import Sign
 
 __all__ = ["answer_checks"]
 
@@ -189,13 +186,6 @@ async def _wait_for_snapshot(runtime: Runtime, turn_id: str) -> TurnRow | None:
         if turn is None or turn.tree_after is not None or runtime.clock.monotonic() >= until_s:
             return turn
         await runtime.clock.sleep(SNAPSHOT_POLL_S)
-
-
-async def signer_of(settings: RepoSettings) -> Sign | None:
-    """Who signs a commit, if the owner signs. Raises CodeButlerError."""
-    repo = Path(settings.path)
-    method = await asyncio.to_thread(signing_settings, repo)
-    return Signer(Host(repo, settings.agent_env), method).sign if method is not None else None
 
 
 def _prompt_of(uow: UnitOfWork, turn_id: str) -> str:

@@ -2,25 +2,16 @@
 
 The checkout is read only inside the sandbox. What comes out is a commit ID, a branch name and a pack: data, and all
 of it is checked here.
-
-Signs commits that are made from chat, with the owner's key, outside the sandbox.
-
-Git signs, in an empty bare repository that exists for this one commit: it gets the commit's tree and parent as data and
-makes the same commit again, signed. How to sign comes from the owner's own configuration, never from the repository's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from codebutler.config.git_repo import ask_git
 from codebutler.config.schema import RepoSettings
 from codebutler.platform.backups import directory_name
 from codebutler.text.wording import one_line
@@ -29,25 +20,19 @@ from codebutler_worker.forge.github import GitHub
 from codebutler_worker.forge.gitlab import GitLab
 from codebutler_worker.forge.outbound import COMMIT, Outbound
 from codebutler_worker.forge.remote import (
-    SCOPES,
     ForgeError,
     Host,
     Remote,
     configured_url,
-    git_environment,
     is_branch_name,
     is_protected,
-    parse_settings,
-    refuse_inside,
     validate_remote,
 )
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, talks, thread_url, words_of
-from codebutler_worker.sandbox.process import EndedProgram
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.tree import Git
-from codebutler_worker.tree.unsigned import UnsignedCommit, object_id, without_signature
 from codebutler_worker.tree.worktrees import begun, names_of
 
 PACK_S = 900.0
@@ -295,99 +280,3 @@ def escape_markdown(text: str) -> str:
 def without_mentions(text: str) -> str:
     """Markdown that notifies nobody there: no ``@name`` in it is a mention."""
     return text.replace("@", "@\u200b")
-
-
-SIGN_S = 60.0
-SIGN_KEY = "commit.gpgsign"
-KEYS = r"^(commit\.gpgsign|user\.signingkey|gpg\..*)$"
-ROLES = ("author", "committer")
-OURS = ("i18n.commitEncoding", "UTF-8")
-CANNOT_SIGN = (
-    "git could not sign the commit: {why}. Make your key usable without a prompt (`ssh-add`, or gpg-agent with its "
-    "passphrase), then commit again; or turn signing off with `git config --global commit.gpgSign false`"
-)
-
-
-def signing_settings(repo: Path) -> Mapping[str, str] | None:
-    """The settings of the user we run as; None if they do not sign. ``includeIf`` counts as in ``repo``, if that is
-    theirs. Blocking. Raises CodeButlerError."""
-    place = repo if repo.stat().st_uid == os.geteuid() else Path("/")
-    values: dict[str, str] = {}
-    for scope in SCOPES:
-        # It reads no value of the repository, and git runs nothing for it.
-        result = ask_git(place, "config", scope, "--includes", "-z", "--show-origin", "--get-regexp", KEYS)
-        values |= parse_settings(repo, result.stdout)
-    for key, value in values.items():
-        if key.endswith("program"):
-            refuse_inside(repo, value)
-    is_wanted = values.pop(SIGN_KEY, "").lower() in ("true", "yes", "on", "1")
-    return values if is_wanted else None
-
-
-class Signer(Struct, frozen=True):
-    """Signs with these settings (``signing_settings``)."""
-
-    host: Host
-    settings: Mapping[str, str]
-
-    async def sign(self, commit_data: UnsignedCommit) -> bytes:
-        """The signed commit. Raises ForgeError."""
-        if any(len(commit_data.lines(role)) != 1 for role in ROLES) or b"\0" in commit_data.content:
-            raise ForgeError("git gave an unexpected answer")
-        with tempfile.TemporaryDirectory(prefix="cb-sign-") as place:
-            return await self._sign_in(commit_data, Path(place))
-
-    async def _sign_in(self, commit_data: UnsignedCommit, place: Path) -> bytes:
-        env = git_environment(place, OURS, *self.settings.items())
-        kind = "sha256" if len(commit_data.commit) == 64 else "sha1"
-        await self._git(env, "init", "-q", "--bare", "--template=", f"--object-format={kind}", str(place))
-        await self.host.refuse_repo_config(env, SIGN_S)
-        objects = [
-            ("tree", commit_data.tree),
-            *([("commit", commit_data.parent)] if commit_data.parent else []),
-        ]
-        for type_, content in objects:
-            await asyncio.to_thread((place / "object").write_bytes, content)
-            await self._git(env, "hash-object", "-t", type_, "-w", "--literally", str(place / "object"))
-        await asyncio.to_thread((place / "object").write_bytes, commit_data.content.partition(b"\n\n")[2])
-        words = ["commit-tree", "-S", "-F", str(place / "object"), *commit_data.lines("tree")]
-        for parent in commit_data.lines("parent"):
-            words += ["-p", parent]
-        ended = await self._run({**env, **_identities(commit_data)}, *words)
-        if ended.code != 0:
-            raise ForgeError(CANNOT_SIGN.format(why=_reason(ended)))
-        commit = ended.output.decode(errors="replace").strip()
-        signed = await self._git(env, "cat-file", "commit", commit)
-        if object_id("commit", signed, commit) != commit:
-            signed += b"\n"  # git's output is returned without the newline at its end
-        if signed == commit_data.content or without_signature(signed) != commit_data.content:
-            raise ForgeError(CANNOT_SIGN.format(why="it made another commit"))
-        return signed
-
-    async def _git(self, env: Mapping[str, str], *words: str) -> bytes:
-        ended = await self._run(env, *words)
-        if ended.code != 0:
-            raise ForgeError(CANNOT_SIGN.format(why=_reason(ended)))
-        return ended.output
-
-    async def _run(self, env: Mapping[str, str], *words: str) -> EndedProgram:
-        return await self.host.git(*words, env=env, cwd=Path("/"), limit_s=SIGN_S)
-
-
-def _identities(commit_data: UnsignedCommit) -> dict[str, str]:
-    env: dict[str, str] = {}
-    for role in ROLES:
-        [identity] = commit_data.lines(role)
-        name, _, rest = identity.partition(" <")
-        address, _, date = rest.partition("> ")
-        who = f"GIT_{role.upper()}"
-        env |= {f"{who}_NAME": name, f"{who}_EMAIL": address, f"{who}_DATE": f"@{date}"}
-    return env
-
-
-def _reason(ended: EndedProgram) -> str:
-    if ended.code is None:
-        return "it waited for something, perhaps a passphrase"
-    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip() and "[GNUPG:]" not in line]
-    reasons = [line for line in lines if not line.startswith("fatal: failed to write commit")]
-    return one_line((reasons or lines or ["no reason given"])[0].removeprefix("error: ").rstrip("?"), 200)

@@ -103,6 +103,7 @@ working tree against HEAD, and the files to diff (none = all). Prints both ends,
 lines added and removed in each file, and the diff, with NUL after each but the last."""
 
 NOTHING_LEFT = "nothing"
+UNSIGNED = "unsigned"
 
 COMMIT = f"""{FUNCTIONS}
 fail() {{ echo "$1" >&2; exit 1; }}
@@ -131,7 +132,7 @@ if [ -n "$head" ] && [ "$tree" = "$(git rev-parse "$head^{{tree}}")" ]; then ech
 if [ "$5" = sign ]; then
   commit=$(printf '%s' "$4" | git commit-tree ${{head:+-p "$head"}} -F - "$tree") || exit 1
   encoded() {{ git cat-file "$@" | base64 | tr -d '\n'; echo; }}
-  echo "unsigned $commit"
+  echo "{UNSIGNED} $commit"
   encoded commit "$commit"
   encoded tree "$tree"
   [ -z "$head" ] || encoded commit "$head"

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Literal
@@ -22,8 +22,15 @@ from msgspec.structs import replace
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.process import EndedProgram, Record, run_to_end
-from codebutler_worker.tree.scripts import COMMIT, DIFF, NO_REPOSITORY, NOTHING_LEFT, PUT_BACK, SNAPSHOT
-from codebutler_worker.tree.unsigned import MARK, Sign, unsigned_in
+from codebutler_worker.tree.scripts import (
+    COMMIT,
+    DIFF,
+    NO_REPOSITORY,
+    NOTHING_LEFT,
+    PUT_BACK,
+    SNAPSHOT,
+    UNSIGNED,
+)
 
 LIMIT_BYTES = 8 * 2**20
 LIMIT_S = 60.0
@@ -41,6 +48,8 @@ UNEXPECTED = "git gave an unexpected answer"
 _ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SNAPSHOT = re.compile(rf"(?P<commit>{_ID.pattern}) (?P<tree>{_ID.pattern})")
 _BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
+Sign = Callable[[bytes], Awaitable[bytes]]
+"""From what COMMIT prints of an unsigned commit to the content of the signed one. Raises CodeButlerError."""
 
 
 class GitError(CodeButlerError):
@@ -244,8 +253,8 @@ class Tree:
         words = (_checked(before), _checked(after), name, message)
         async with self._lock:
             said = await self.git.as_owner().run(COMMIT, *words, "sign" if sign else "")
-            if sign is not None and said.output.startswith(MARK):
-                signed = base64.b64encode(await sign(unsigned_in(said.output))).decode()
+            if sign is not None and said.output.startswith(UNSIGNED.encode()):
+                signed = base64.b64encode(await sign(said.output)).decode()
                 said = await self.git.as_owner().run(COMMIT, *words, signed)
         how, _, rest = _text(said.output).strip().partition(" ")
         if how == NOTHING_LEFT:

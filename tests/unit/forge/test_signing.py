@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler_worker.tree.unsigned import object_id, unsigned_in, without_signature
+from codebutler_worker.forge.signing import object_id, unsigned_in, without_signature
 
 TREE = b"100644 a\0" + bytes(20)
 LIKE = "0" * 40
