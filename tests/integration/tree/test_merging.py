@@ -10,9 +10,16 @@ import pytest
 from codebutler_worker.present.lines import merged_text
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tree.merging import Merged, merge, shared_paths
-from codebutler_worker.tree.trailers import WorktreeState, size_kib
 from codebutler_worker.tree.tree import Git, GitError, Tree
-from codebutler_worker.tree.worktrees import DISCARDED, KEPT_DAYS, Worktrees, begun, existing
+from codebutler_worker.tree.worktrees import (
+    DISCARDED,
+    KEPT_DAYS,
+    Worktrees,
+    WorktreeState,
+    begun,
+    existing,
+    size_kib,
+)
 from tests.integration.tree.conftest import Committed
 from tests.integration.tree.test_tree import git
 from tests.walls import as_it_is

@@ -28,9 +28,8 @@ from codebutler_worker.runtime.turns import LIVE, UNFINISHED, Todo, words_of
 from codebutler_worker.store.rows import DeferredRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
 from codebutler_worker.tree.merging import merge as merge_branch
-from codebutler_worker.tree.trailers import WorktreeState, size_kib
 from codebutler_worker.tree.tree import GitError
-from codebutler_worker.tree.worktrees import GONE, existing, name_of, names_in
+from codebutler_worker.tree.worktrees import GONE, WorktreeState, existing, name_of, names_in, size_kib
 
 WORDS_CHARS = 60
 LISTED = 20

@@ -18,6 +18,7 @@ from msgspec import Struct
 from codebutler.config.resolve import mask_text
 from codebutler_worker.forge.remote import ForgeError, Host, Remote, git_environment
 from codebutler_worker.sandbox.process import EndedProgram
+from codebutler_worker.tree.tree import COMMIT_ID, UNEXPECTED
 
 LOCAL_S = 300.0
 REMOTE_S = 300.0
@@ -25,7 +26,6 @@ PACK_BYTES = 4 * 2**30
 PUSHED_REFS, PUSHING_REFS = "refs/pushed/", "refs/pushing/"
 FETCHED_REFS, IMPORTED_REFS = "refs/fetched/", "refs/taken/"
 REMOTE = "codebutler"
-COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LINK = re.compile(r"^remote:\s+(https://\S+)\s*$", re.MULTILINE)
 _REMOTE_LINE = re.compile(r"^remote: .*$", re.MULTILINE)
 TOO_LARGE = "these commits are too large to be pushed from here: push them once yourself"
@@ -104,7 +104,7 @@ class Outbound:
         try:
             await self._git("index-pack", str(pack.path))
             if await self._git("cat-file", "-t", commit) != "commit":
-                raise ForgeError("git gave an unexpected answer")
+                raise ForgeError(UNEXPECTED)
             await self._git("rev-list", "--objects", "--quiet", commit, "--not", "--all")
         except ForgeError as error:
             for path in (pack.path, pack.path.with_suffix(".idx")):
@@ -131,7 +131,7 @@ class Outbound:
             value, _, name = line.partition("\t")
             if value.startswith("ref: refs/heads/") and name == "HEAD":
                 default = value.removeprefix("ref: refs/heads/")
-            elif COMMIT.fullmatch(value):
+            elif COMMIT_ID.fullmatch(value):
                 tips[name] = value
         state = RemoteState(
             default, tips.get(f"refs/heads/{default}", ""), tips.get(f"refs/heads/{branch}", "")

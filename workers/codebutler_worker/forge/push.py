@@ -18,7 +18,7 @@ from codebutler.text.wording import one_line
 from codebutler_worker.forge.api import GhApi, Pull, Service, TokenApi
 from codebutler_worker.forge.github import GitHub
 from codebutler_worker.forge.gitlab import GitLab
-from codebutler_worker.forge.outbound import COMMIT, Outbound
+from codebutler_worker.forge.outbound import Outbound
 from codebutler_worker.forge.remote import (
     ForgeError,
     Host,
@@ -32,7 +32,7 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import CHECKS, talks, thread_url, words_of
 from codebutler_worker.store.rows import TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tree.tree import Git
+from codebutler_worker.tree.tree import COMMIT_ID, Git
 from codebutler_worker.tree.worktrees import begun, names_of
 
 PACK_S = 900.0
@@ -100,7 +100,7 @@ async def tip_of(runtime: Runtime, conversation: str) -> Tip:
     git = await _git(runtime, conversation)
     status = await git.run(TIP, worktree.branch if worktree else "")
     commit, branch, files = [*status.output.decode(errors="replace").split("\n"), "", ""][:3]
-    if not COMMIT.fullmatch(commit):
+    if not COMMIT_ID.fullmatch(commit):
         raise ForgeError(NOTHING)
     branch = branch.removeprefix("refs/heads/")
     if branch and not is_branch_name(branch):

@@ -14,8 +14,7 @@ from codebutler.text import markup
 from codebutler.text.markup import fence, plain
 from codebutler.text.wording import LINE_LIMIT, count, one_line
 from codebutler_worker.tree.merging import Merged
-from codebutler_worker.tree.trailers import WorktreeState
-from codebutler_worker.tree.worktrees import KEPT_DAYS
+from codebutler_worker.tree.worktrees import KEPT_DAYS, WorktreeState
 
 _CONTROLS = frozenset(map(chr, (*range(32), 127))) - {"\n", "\t"}
 # Letters, marks and symbols by category. Not U+FE0E and U+FE0F, which choose between a sign and an emoji.

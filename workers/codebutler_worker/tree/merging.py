@@ -13,9 +13,8 @@ from msgspec import Struct
 
 from codebutler.domain.errors import CodeButlerError
 from codebutler_worker.tree.scripts import FUNCTIONS
-from codebutler_worker.tree.trailers import Target, WorktreeState
 from codebutler_worker.tree.tree import Git, GitError
-from codebutler_worker.tree.worktrees import RUNNING, Check, Worktrees
+from codebutler_worker.tree.worktrees import RUNNING, Check, Target, Worktrees, WorktreeState
 
 LIMIT_S = 300.0
 NAMED = 3

@@ -1,5 +1,6 @@
-"""The shell scripts of git commands behind ``Tree``. Each runs in the working tree, inside the agents'
-sandbox."""
+"""The shell scripts of git commands behind ``Tree`` and ``Worktrees``. Each runs in a working tree, inside the agents'
+sandbox.
+"""
 
 from __future__ import annotations
 
@@ -193,3 +194,66 @@ rm -f "$own/patch"
 """Arguments: the size limit in blocks, ``check`` or ``apply``, and two commits (``now`` = the working tree)
 around the change to undo. Prints the number of commits in between, and each path with + for restored, - for
 removed and = for changed since (or, to check, what would be)."""
+
+STATE = """
+head=$(git rev-parse -q --verify 'HEAD^{commit}') || exit 1
+branch=$(git symbolic-ref -q --short HEAD) || branch=
+own=$(git rev-parse --absolute-git-dir) || exit 1
+unmerged=0
+for tip in HEAD "refs/heads/$2"; do
+  git rev-parse -q --verify "$tip^{commit}" >/dev/null || continue
+  ahead=$(git rev-list --count "$1..$tip") || exit 1
+  [ "$ahead" -gt "$unmerged" ] || continue
+  # What was squashed or rebased is there as other commits: does merging it still change anything?
+  tree=$(git merge-tree --write-tree "$1" "$tip" 2>/dev/null) && [ "$tree" = "$(git rev-parse "$1^{tree}")" ] ||
+    unmerged=$ahead
+done
+unfinished=
+for name in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD; do
+  [ ! -e "$own/$name" ] || unfinished=$name
+done
+[ ! -e "$own/modules" ] || modules=yes
+printf '%s\\0' "$head" "$branch" "$unmerged" "$unfinished" "${modules-}"
+git status --porcelain -z --no-renames -unormal --ignore-submodules=none -- . ':(exclude,top).codebutler'
+"""
+"""Arguments: the commit to compare with, and the branch that the conversation was given. Prints HEAD, its
+branch, the number of unmerged commits, an unfinished merge or rebase and whether there are submodules; then
+the changes."""
+
+FILL = """
+has() { git show-ref -q --verify "refs/heads/$1"; }
+had=$1; shift
+git reset -q --hard || exit 1
+if has "$had"; then git checkout -q "$had" && echo "$had"; exit; fi
+for name in "$@"; do has "$name" || { git checkout -q -b "$name" && echo "$name"; exit; }; done
+exit 1
+"""
+"""Arguments: the conversation's earlier branch, if any, and names for a new one. Prints the branch."""
+
+UNUSED = """
+[ "$(git rev-parse -q --verify HEAD)" = "$2" ] && [ "$(git symbolic-ref -q HEAD)" = "refs/heads/$1" ] || exit 0
+git reflog show --format=%H HEAD -- | grep -qv "^$2" && exit 0
+[ ! -e "$(git rev-parse --git-dir)/modules" ] || exit 0
+changed=$(git status --porcelain --ignored -uall --ignore-submodules=none -- . ':(exclude,top).codebutler') || exit 1
+[ -z "$changed" ] && echo unused
+exit 0
+"""
+"""Arguments: the branch, and the commit it started at. Prints a word if the worktree has nothing but that
+commit: no other commit was ever checked out in it, and no file is changed, new or ignored."""
+
+KEEP = """
+git update-ref "$1" "$2" || exit 1
+tip=$(git rev-parse -q --verify "refs/heads/$3^{commit}") || exit 0
+git merge-base --is-ancestor "$tip" "$2" || git update-ref "$1-branch" "$tip" || exit 1
+echo "$tip"
+"""
+"""Arguments: the ref, the commit to keep there, and the branch, which is kept beside it if that commit does
+not contain it. Prints the branch's commit."""
+
+EXPIRE = """
+git for-each-ref --format='%(refname)' "$1" | while read -r ref; do
+  day=${ref##*.}
+  [ "${day%%-*}" -ge "$2" ] || git update-ref -d "$ref"
+done
+"""
+"""Arguments: the prefix of such refs, and the first day (YYYYMMDD) to keep."""

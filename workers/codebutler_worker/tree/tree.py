@@ -45,8 +45,8 @@ SNAPSHOT_S = 10.0
 NOW = "now"
 BEFORE, AFTER = "before", "after"
 UNEXPECTED = "git gave an unexpected answer"
-_ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-_SNAPSHOT = re.compile(rf"(?P<commit>{_ID.pattern}) (?P<tree>{_ID.pattern})")
+COMMIT_ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_SNAPSHOT = re.compile(rf"(?P<commit>{COMMIT_ID.pattern}) (?P<tree>{COMMIT_ID.pattern})")
 _BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
 Sign = Callable[[bytes], Awaitable[bytes]]
 """From what COMMIT prints of an unsigned commit to the content of the signed one. Raises CodeButlerError."""
@@ -310,7 +310,7 @@ def _number(text: bytes) -> int | None:
 
 
 def _checked(commit: str) -> str:
-    if not _ID.fullmatch(commit):
+    if not COMMIT_ID.fullmatch(commit):
         raise GitError(UNEXPECTED)
     return commit
 

@@ -1,5 +1,5 @@
-"""A git worktree for each conversation (``agent.isolation`` "worktree"), below ``.codebutler/worktrees``, and its
-branch.
+"""A git worktree for each conversation (``agent.isolation`` "worktree"), below ``.codebutler/worktrees``, its branch
+and its state.
 
 The host's git is not used, and agents cannot add worktrees (theirs would be outside the sandbox): we write
 the files that make one, as in gitrepository-layout(5), and git fills it inside the sandbox.
@@ -8,6 +8,7 @@ the files that make one, as in gitrepository-layout(5), and git fills it inside 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import re
@@ -30,54 +31,20 @@ from codebutler_worker.sandbox.destinations import (
     status_beneath,
 )
 from codebutler_worker.store.opening import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
-from codebutler_worker.tree.trailers import STATE, Target, WorktreeState, find_target, parse_state
-from codebutler_worker.tree.tree import Git, GitError, Tree
+from codebutler_worker.tree.scripts import EXPIRE, FILL, KEEP, STATE, UNUSED
+from codebutler_worker.tree.tree import COMMIT_ID, UNEXPECTED, Git, GitError, Tree
 
 WORKTREES = "worktrees"
 READY = "ready"
 FILL_S = 600.0
 NO_COMMIT = "a worktree starts from a commit, and this repository has none yet: make the first one"
 HEAD = "git rev-parse -q --verify 'HEAD^{commit}' || :"
-FILL = """
-has() { git show-ref -q --verify "refs/heads/$1"; }
-had=$1; shift
-git reset -q --hard || exit 1
-if has "$had"; then git checkout -q "$had" && echo "$had"; exit; fi
-for name in "$@"; do has "$name" || { git checkout -q -b "$name" && echo "$name"; exit; }; done
-exit 1
-"""
-"""Arguments: the conversation's earlier branch, if any, and names for a new one. Prints the branch."""
-UNUSED = """
-[ "$(git rev-parse -q --verify HEAD)" = "$2" ] && [ "$(git symbolic-ref -q HEAD)" = "refs/heads/$1" ] || exit 0
-git reflog show --format=%H HEAD -- | grep -qv "^$2" && exit 0
-[ ! -e "$(git rev-parse --git-dir)/modules" ] || exit 0
-changed=$(git status --porcelain --ignored -uall --ignore-submodules=none -- . ':(exclude,top).codebutler') || exit 1
-[ -z "$changed" ] && echo unused
-exit 0
-"""
-"""Arguments: the branch, and the commit it started at. Prints a word if the worktree has nothing but that
-commit: no other commit was ever checked out in it, and no file is changed, new or ignored."""
 FORGET = 'git update-ref -d "refs/heads/$1" "$2"'
 """Fails if the branch is no longer at that commit."""
 DISCARDED = "refs/codebutler-discarded"
 """The content of removed worktrees, for KEPT_DAYS. Not below refs/codebutler, where new snapshots replace old
 ones."""
 KEPT_DAYS = 30
-KEEP = """
-git update-ref "$1" "$2" || exit 1
-tip=$(git rev-parse -q --verify "refs/heads/$3^{commit}") || exit 0
-git merge-base --is-ancestor "$tip" "$2" || git update-ref "$1-branch" "$tip" || exit 1
-echo "$tip"
-"""
-"""Arguments: the ref, the commit to keep there, and the branch, which is kept beside it if that commit does
-not contain it. Prints the branch's commit."""
-EXPIRE = """
-git for-each-ref --format='%(refname)' "$1" | while read -r ref; do
-  day=${ref##*.}
-  [ "${day%%-*}" -ge "$2" ] || git update-ref -d "$ref"
-done
-"""
-"""Arguments: the prefix of such refs, and the first day (YYYYMMDD) to keep."""
 GONE = "this thread has no worktree: nothing has been changed in it"
 RUNNING = "a run is under way in this thread: wait until it ends, or say `!stop`"
 CHANGED = "the worktree has changed since you were asked: say `!discard` again"
@@ -91,6 +58,10 @@ _FILLERS = re.compile(
     r"an?|and|are|at|be|can|could|do|for|from|hello|hey|hi|i|in|is|it|let|lets|like|me|my|need|of|on|or|our|please|"
     r"should|so|some|that|the|then|there|these|this|to|us|want|was|we|will|with|would|you|your"
 )
+SIZE_S = 20.0
+NO_TARGET = "the repository itself has a detached HEAD: switch to a branch there (`git switch NAME`)"
+TARGET = "git symbolic-ref -q --short HEAD || echo; git rev-parse -q --verify 'HEAD^{commit}' || :"
+SIZE = "du -sk . 2>/dev/null | cut -f 1"
 
 
 def name_of(conversation: str) -> str:
@@ -103,6 +74,32 @@ class BranchRecord(Struct, frozen=True):
 
     branch: str
     commit: str
+
+
+class Target(Struct, frozen=True):
+    """The repository's own checkout, into which threads are merged."""
+
+    branch: str
+    commit: str
+
+
+class WorktreeState(Struct, frozen=True, kw_only=True):
+    """One worktree. ``changed`` are its uncommitted paths, new ones included, ``unmerged`` counts commits;
+    ``unfinished``: a merge or a rebase is; ``holds_more``: files of the conversation, or git repositories in
+    it."""
+
+    path: Path
+    head: str
+    branch: str
+    unmerged: int
+    changed: tuple[str, ...] = ()
+    unfinished: bool = False
+    holds_more: bool = False
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether deleting it loses nothing."""
+        return not (self.unmerged or self.changed or self.unfinished or self.holds_more)
 
 
 class Worktrees:
@@ -129,7 +126,7 @@ class Worktrees:
                 return found
             main = self.git(self.repo)
             commit = (await main.run(HEAD)).output.decode(errors="replace").strip()
-            if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", commit):
+            if not COMMIT_ID.fullmatch(commit):
                 raise GitError(NO_COMMIT)
             try:
                 tree = await asyncio.to_thread(_lay_out, self.repo, name_of(conversation), commit)
@@ -165,7 +162,11 @@ class Worktrees:
 
     async def target(self) -> Target:
         """The repository's own checkout. Raises GitError and SandboxUnavailableError."""
-        return await find_target(self.git(self.repo))
+        said = (await self.git(self.repo).run(TARGET)).output.decode(errors="replace")
+        branch, _, commit = said.strip("\n").partition("\n")
+        if not branch or not COMMIT_ID.fullmatch(commit):
+            raise GitError(NO_TARGET)
+        return Target(branch, commit)
 
     async def state(self, conversation: str, target: Target) -> WorktreeState:
         """The state of the conversation's worktree. Raises GitError, also if there is none."""
@@ -173,7 +174,7 @@ class Worktrees:
             raise GitError(GONE)
         known = begun(self.repo, conversation)
         asked = await self.git(tree).run(STATE, target.commit, known.branch if known else "")
-        return parse_state(tree, asked.output, holds_files=_holds_files(tree))
+        return _parse_state(tree, asked.output, holds_files=_holds_files(tree))
 
     async def fingerprint(self, state: WorktreeState) -> str:
         """A fingerprint of a worktree's content, as far as snapshots have it. Raises GitError."""
@@ -219,6 +220,32 @@ class Worktrees:
             await asyncio.to_thread(remove, self.repo / STATE_DIR / WORKTREES, record_of(conversation))
         except OSError as error:
             raise GitError(f"cannot remove a worktree: {error.strerror or error}") from error
+
+
+def _parse_state(path: Path, output: bytes, *, holds_files: bool) -> WorktreeState:
+    """Parses the output of STATE. Raises GitError."""
+    head, branch, unmerged, unfinished, modules, *entries = (
+        part.decode(errors="replace") for part in output.split(b"\0")
+    )
+    if not unmerged.isdecimal():
+        raise GitError(UNEXPECTED)
+    return WorktreeState(
+        path=path,
+        head=head,
+        branch=branch,
+        unmerged=int(unmerged),
+        changed=tuple(entry[3:] for entry in entries if entry),
+        unfinished=bool(unfinished),
+        holds_more=holds_files or bool(modules),
+    )
+
+
+async def size_kib(git: Git) -> int | None:
+    """The size of the working tree; None if counting takes too long."""
+    with contextlib.suppress(GitError):
+        said = (await git.run(SIZE, limit_s=SIZE_S)).output.decode(errors="replace").strip()
+        return int(said) if said.isdecimal() else None
+    return None
 
 
 def names_in(repo: Path) -> frozenset[str]:
