@@ -16,7 +16,7 @@ from bench.figures import Figure, limit
 from bench.scene import DEADLINE_S, BenchError, Pace, Scene, all_ready, scene
 from codebutler.domain.clock import SystemClock
 from codebutler.text.requests import EnvelopeParser
-from codebutler_worker.agents.record import SESSIONS, SessionLogs
+from codebutler_worker.agents.session_logs import SESSIONS, SessionLogs
 from codebutler_worker.store.opening import prepare_state_dir
 
 GB = 1_000_000_000

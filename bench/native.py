@@ -34,8 +34,8 @@ from codebutler_worker.agents.native.services import Dialect
 from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
-from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.session_logs import SessionLogs
 from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.sandbox.common import NoSandbox, SandboxPolicy
 from codebutler_worker.tools.outcome import Result

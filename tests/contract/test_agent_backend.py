@@ -38,9 +38,9 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.headless import HeadlessBackend
 from codebutler_worker.agents.native.backend import native_backend
-from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.session_logs import SessionLogs
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.run import Pace
 from codebutler_worker.agents.survey import Surroundings

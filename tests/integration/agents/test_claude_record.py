@@ -15,8 +15,8 @@ from codebutler.config.schema import ClaudeSection
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.session_logs import SESSIONS, SessionLogs
 from codebutler_worker.store.opening import prepare_state_dir
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require

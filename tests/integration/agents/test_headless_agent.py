@@ -12,8 +12,8 @@ from codebutler.config.schema import CommandRule
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text, TurnRequest
 from codebutler_worker.agents.headless import ANSWER_CHARS, SPOKEN_CHARS, HeadlessBackend
-from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.session_logs import SESSIONS, SessionLogs
 from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.store.opening import prepare_state_dir
 from tests.e2e.test_sessions import running

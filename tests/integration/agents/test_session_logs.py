@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.agents.backend import Finished
-from codebutler_worker.agents.record import SESSIONS, SessionLogs, session_of
+from codebutler_worker.agents.session_logs import SESSIONS, SessionLogs, session_of
 from codebutler_worker.store.opening import prepare_state_dir
 
 NOW = datetime(2026, 2, 14, 15, 4, 5, tzinfo=UTC)

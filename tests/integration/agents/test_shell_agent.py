@@ -12,8 +12,8 @@ from codebutler.config.programs import RUN
 from codebutler.config.schema import CommandRule
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import GONE, AgentEvent, Finished, Output, Text, TurnRequest
-from codebutler_worker.agents.record import SESSIONS, SessionLogs
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.session_logs import SESSIONS, SessionLogs
 from codebutler_worker.agents.shell import run as run_module
 from codebutler_worker.agents.shell.backend import ShellBackend
 from codebutler_worker.agents.shell.run import Pace

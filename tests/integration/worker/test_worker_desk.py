@@ -11,7 +11,7 @@ import pytest
 from codebutler.config.agent_sessions import claude_sessions, kimi_sessions
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, KimiSection
 from codebutler.domain.model import Command, Post
-from codebutler_worker.agents.record import kept_here
+from codebutler_worker.agents.shared_sessions import kept_here
 from codebutler_worker.commands import terminal
 from codebutler_worker.tree.worktrees import tree_of
 from tests.desk_sessions import CLAUDE_ID, KIMI_ID, claude_session, kimi_session, opened_by
@@ -193,7 +193,7 @@ async def test_who_may_not_use_its_agent_may_not_take_it_over(tmp_path: Path) ->
 
 
 def test_kimis_copy_belongs_to_its_new_directory(tmp_path: Path) -> None:
-    from codebutler_worker.agents.record import brought_to
+    from codebutler_worker.agents.shared_sessions import brought_to
 
     repo, tree = tmp_path / "repo", tmp_path / "tree"
     repo.mkdir()

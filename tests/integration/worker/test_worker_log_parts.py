@@ -12,7 +12,7 @@ from msgspec import structs
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.model import Command, Post, Update, Upload
 from codebutler.protocol.messages import Send, SendFailed
-from codebutler_worker.agents.record import SESSIONS
+from codebutler_worker.agents.session_logs import SESSIONS
 from codebutler_worker.commands import logs as sending
 from codebutler_worker.present import pieces
 from tests.events import posted

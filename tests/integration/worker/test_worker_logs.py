@@ -9,7 +9,7 @@ import pytest
 
 from codebutler.domain.model import Command, Post, Upload
 from codebutler_worker.agents.backend import Finished, Started
-from codebutler_worker.agents.record import ENDING, SESSIONS, session_of
+from codebutler_worker.agents.session_logs import ENDING, SESSIONS, session_of
 from codebutler_worker.commands import logs
 from tests.events import posted
 from tests.shown import text_of

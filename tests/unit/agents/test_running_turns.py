@@ -8,8 +8,8 @@ from pathlib import Path
 
 from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.backend import AgentEvent, Finished, Text, TurnRequest
-from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import BUSY, LiveTurn, TurnBackend
+from codebutler_worker.agents.session_logs import SessionLog
 from tests.clock import ManualClock
 
 DONE = Finished(ok=True, text="", reason="done")

@@ -30,8 +30,8 @@ from codebutler_worker.agents.backend import (
     line_of,
     one_line,
 )
-from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend, Waits
+from codebutler_worker.agents.session_logs import SessionLog
 from codebutler_worker.agents.shell.output import Stripper
 from codebutler_worker.agents.survey import Surroundings, Survey
 from codebutler_worker.internet.remote import MediaService, RemoteError

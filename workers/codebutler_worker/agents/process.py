@@ -29,8 +29,8 @@ from codebutler_worker.agents.backend import (
     Usage,
     Verdict,
 )
-from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend
+from codebutler_worker.agents.session_logs import SessionLog
 from codebutler_worker.egress.access import NetworkAccess, new_token, noted
 from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.sandbox.process import AgentProcess

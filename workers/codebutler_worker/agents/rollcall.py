@@ -27,7 +27,7 @@ from codebutler_worker.agents.acp.backend import rule_of, survey_kimi
 from codebutler_worker.agents.claude.backend import survey_claude
 from codebutler_worker.agents.headless import survey_headless, survey_program
 from codebutler_worker.agents.native.model import target
-from codebutler_worker.agents.record import brought_to
+from codebutler_worker.agents.shared_sessions import brought_to
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.sandbox.person import HOMES
 from codebutler_worker.tree.worktrees import existing, tree_of

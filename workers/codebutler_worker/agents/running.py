@@ -26,7 +26,7 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Verdict,
 )
-from codebutler_worker.agents.record import SessionLog, SessionLogs
+from codebutler_worker.agents.session_logs import SessionLog, SessionLogs
 from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.sandbox.common import Sandbox

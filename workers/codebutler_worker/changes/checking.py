@@ -26,7 +26,7 @@ from codebutler.platform.tasks import settled_within
 from codebutler.text.markup import plain
 from codebutler.text.wording import one_line, span
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, Finished, TurnRequest
-from codebutler_worker.agents.record import session_of
+from codebutler_worker.agents.session_logs import session_of
 from codebutler_worker.changes.card import (
     INTERRUPTED,
     NOT_RUN,

@@ -22,7 +22,7 @@ from codebutler.domain.refs import ConversationRef, PersonRef
 from codebutler.platform.backups import Restored
 from codebutler.protocol.messages import Audit
 from codebutler_worker.agents.backend import Finished
-from codebutler_worker.agents.record import session_of
+from codebutler_worker.agents.session_logs import session_of
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.conversation.approvals import NOT_RUN, close_all
 from codebutler_worker.conversation.marks import end_turn, show_waiting

@@ -15,7 +15,7 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import Value
 from codebutler.domain.refs import NO_PERSON, PersonRef
 from codebutler_worker.agents.backend import Finished, Output
-from codebutler_worker.agents.record import session_of
+from codebutler_worker.agents.session_logs import session_of
 from codebutler_worker.present import terminal
 from codebutler_worker.present.terminal import TerminalPage, TerminalPages
 from codebutler_worker.runtime.runtime import Runtime

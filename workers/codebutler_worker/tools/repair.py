@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.tools.matching import UnreadableError, parse_lenient
+from codebutler_worker.tools.lenient_json import UnreadableError, parse_lenient
 from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.running import Arguments, Tool
 

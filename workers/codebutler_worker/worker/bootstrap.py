@@ -47,9 +47,9 @@ from codebutler.text.wording import count
 from codebutler_worker.agents.backend import AgentBackend
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.headless import ImageBackend
-from codebutler_worker.agents.record import SessionLogs
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext, TurnBackend
+from codebutler_worker.agents.session_logs import SessionLogs
 from codebutler_worker.agents.survey import Survey
 from codebutler_worker.changes.undo import UndoBackend
 from codebutler_worker.conversation.parked import after_restore

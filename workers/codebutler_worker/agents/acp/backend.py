@@ -15,8 +15,8 @@ from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord
 from codebutler_worker.agents.acp.kimi import Kimi, ask_version, judge
 from codebutler_worker.agents.backend import Finished, TurnRequest, Usage, Verdict
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
-from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.agents.session_logs import SessionLog
 from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService

@@ -21,7 +21,7 @@ from codebutler.platform.lookup import KIMI_CODE, look_up, path_of
 from codebutler_worker.agents.acp.agent import AcpAgent, TurnRecord, judge_error
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.native.model import KIMI, PRESETS, TokenCount, cost_usd, price_of
-from codebutler_worker.agents.record import kept_here
+from codebutler_worker.agents.shared_sessions import kept_here
 from codebutler_worker.agents.survey import (
     NODE_FLOOR,
     SUPPORTED,

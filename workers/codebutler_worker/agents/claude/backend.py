@@ -27,16 +27,10 @@ from codebutler_worker.agents.claude.schema import Meter
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import ProcessBackend, TimeLimits
-from codebutler_worker.agents.record import SessionLog, kept_here
 from codebutler_worker.agents.running import AgentContext, repository_says
-from codebutler_worker.agents.survey import (
-    CLAUDE,
-    Survey,
-    Version,
-    dotted,
-    survey_of,
-    version_in,
-)
+from codebutler_worker.agents.session_logs import SessionLog
+from codebutler_worker.agents.shared_sessions import kept_here
+from codebutler_worker.agents.survey import CLAUDE, Survey, Version, dotted, survey_of, version_in
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService
 from codebutler_worker.sandbox.destinations import make_directories

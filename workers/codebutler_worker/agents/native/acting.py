@@ -18,8 +18,8 @@ from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
 from codebutler_worker.agents.native.model import TokenCount, ToolCall
 from codebutler_worker.agents.native.sessions import PlannedRecord as PlanRecord
 from codebutler_worker.agents.native.sessions import Record
-from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import Waits
+from codebutler_worker.agents.session_logs import SessionLog
 from codebutler_worker.tools.outcome import (
     PLAN_TOOL,
     AskPerson,

@@ -33,8 +33,8 @@ from codebutler_worker.agents.native.model import (
 from codebutler_worker.agents.native.service import OpenAIModel
 from codebutler_worker.agents.native.sessions import NativeSessions, Session
 from codebutler_worker.agents.native.turn import NativeTurn, Thinker
-from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.running import AgentContext, CutOffError, TurnBackend, Waits, repository_says
+from codebutler_worker.agents.session_logs import SessionLog
 from codebutler_worker.egress.access import noted
 from codebutler_worker.egress.policy import for_tools
 from codebutler_worker.internet.fetch import Internet

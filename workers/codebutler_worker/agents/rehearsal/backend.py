@@ -27,11 +27,11 @@ from codebutler_worker.agents.backend import (
     TurnRequest,
     Usage,
 )
-from codebutler_worker.agents.record import SessionLog
 from codebutler_worker.agents.rehearsal import language
 from codebutler_worker.agents.rehearsal.actions import Tools, carried_out, check
 from codebutler_worker.agents.rehearsal.language import Intent, understand
 from codebutler_worker.agents.running import AgentContext, TurnBackend, Waits
+from codebutler_worker.agents.session_logs import SessionLog
 from codebutler_worker.tools.outcome import PlanStep, ToolError
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")

@@ -14,8 +14,8 @@ from codebutler.domain.clock import Clock
 from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler.platform.system import this_system
 from codebutler_worker.agents.backend import GONE, AgentEvent, Started, ToolUse, TurnRequest, one_line
-from codebutler_worker.agents.record import SessionLog, session_of
 from codebutler_worker.agents.running import AgentContext, TurnBackend, instructions
+from codebutler_worker.agents.session_logs import SessionLog, session_of
 from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
 from codebutler_worker.agents.shell.run import NO_INPUT, Pace, ProgramRun
 from codebutler_worker.agents.survey import Surroundings
