@@ -9,7 +9,6 @@ from typing import Literal
 Unit = Literal["usd", "tokens", "turns", "minutes"]
 """As the configuration counts (``turnsPerDay``). People read "runs" for turns: one run of an agent."""
 
-
 LINE_LIMIT = 150
 
 
@@ -95,3 +94,14 @@ def thousands(number: int) -> str:
         return str(number)
     value, unit = (number / 1000, "k") if number < 999_950 else (number / 1_000_000, "M")
     return f"{value:.1f}{unit}"
+
+
+def format_size(size_bytes: int) -> str:
+    """``900 B``, ``12 kB``, ``3.4 MB``, ``5.0 GB``."""
+    if size_bytes < 1000:
+        return f"{size_bytes} B"
+    if size_bytes < 1_000_000:
+        return f"{size_bytes // 1000} kB"
+    if size_bytes < 1_000_000_000:
+        return f"{size_bytes / 1_000_000:.1f} MB"
+    return f"{size_bytes / 1_000_000_000:.1f} GB"

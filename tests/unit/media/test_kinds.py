@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codebutler.domain.model import File
-from codebutler_worker.media.files import (
-    NAME_CHARS,
-    SNIFF_BYTES,
-    audio_name,
-    format_size,
-    is_voice,
-    kind_of,
-    safe_name,
-)
+from codebutler.text.wording import format_size
+from codebutler_worker.conversation.attachments import NAME_CHARS, audio_name, safe_name
+from codebutler_worker.media.files import SNIFF_BYTES, is_voice, kind_of
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,11 @@ from msgspec.structs import replace
 from codebutler.domain.message import Message, said
 from codebutler.text.markup import plain
 from codebutler.text.redact import Redactor
-from codebutler.text.wording import count, one_line, span
+from codebutler.text.wording import count, format_size, one_line, span
 from codebutler_worker.agents.backend import Output
 from codebutler_worker.agents.session_logs import SESSIONS, OpenLog, SessionLogs, session_of
 from codebutler_worker.agents.shell.screen import TerminalScreen
 from codebutler_worker.commands.table import Invocation
-from codebutler_worker.media.files import format_size
 from codebutler_worker.present import pieces
 from codebutler_worker.present.lines import code
 from codebutler_worker.present.terminal import TerminalPages, shown

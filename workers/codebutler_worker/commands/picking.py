@@ -35,9 +35,10 @@ from codebutler_worker.changes.race import (
 )
 from codebutler_worker.commands.changes import commit_message
 from codebutler_worker.commands.choices import save_choice
+from codebutler_worker.commands.worktrees import conflict_text, merge_line
 from codebutler_worker.conversation.deciding import already_decided
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
-from codebutler_worker.present.lines import conflict_text, merge_line, person
+from codebutler_worker.present.lines import person
 from codebutler_worker.present.progress import answer as answer_parts
 from codebutler_worker.present.progress import footer
 from codebutler_worker.runtime.deferred import Also, CommandReply

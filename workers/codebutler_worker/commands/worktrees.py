@@ -6,35 +6,42 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from codebutler.domain.message import said
+from codebutler.domain.message import DISCARD_ACTION, Button, Message, said
 from codebutler.text.markup import message_link, plain
-from codebutler.text.wording import count
+from codebutler.text.wording import count, format_size
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy, last_of_agents
-from codebutler_worker.media.files import format_size
-from codebutler_worker.present.lines import (
-    SHARED,
-    code,
-    conflict_text,
-    discarded_text,
-    listed,
-    merged_text,
-    whether_to_discard,
-)
+from codebutler_worker.present.lines import code
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, UNFINISHED, Todo, words_of
 from codebutler_worker.store.rows import DeferredRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.tree.merging import Merged
 from codebutler_worker.tree.merging import merge as merge_branch
 from codebutler_worker.tree.tree import GitError
-from codebutler_worker.tree.worktrees import GONE, WorktreeState, existing, name_of, names_in, size_kib
+from codebutler_worker.tree.worktrees import (
+    GONE,
+    KEPT_DAYS,
+    WorktreeState,
+    existing,
+    name_of,
+    names_in,
+    size_kib,
+)
 
 WORDS_CHARS = 60
 LISTED = 20
 NONE = "No thread has a worktree: an agent's first change creates one."
 OUTSIDE = "Say it in the thread it is about: `!worktrees` lists them."
+MOST_FILES = 5
+SIGN_AGAIN = "To sign again: `git rebase -f -S` onto the commit before them."
+SHARED = (
+    "All threads share the repository's own working tree here, so there are no worktrees. Set `agent.isolation` to "
+    "`worktree` in the configuration to give each thread its own branch; here, `!diff` shows the changes "
+    "and `!undo` undoes the last run's."
+)
 
 
 def merge(invocation: Invocation) -> Todo:
@@ -136,3 +143,78 @@ def _conversations_of(uow: UnitOfWork, names: frozenset[str]) -> list[tuple[str,
                 (turn.conversation, f"{thread} · {age(uow, turn)}", turn.conversation in unfinished)
             )
     return conversations
+
+
+def merged_text(merged: Merged) -> str:
+    """What is new in the branch it was merged into."""
+    if not merged.stat:
+        return f"{merge_line(merged)}."
+    lost = ""
+    if merged.unsigned:
+        are = "is" if merged.unsigned == 1 else "are"
+        lost = f"\n⚠️ {count(merged.unsigned, 'commit')} {are} no longer signed: rebasing changed them. {SIGN_AGAIN}"
+    return f"✅ {merge_line(merged)}.{lost}\nContinue in this thread, or `!discard` its worktree."
+
+
+def merge_line(merged: Merged) -> str:
+    """The same in one sentence, without its full stop."""
+    if not merged.stat:
+        return f"{code(merged.into)} already has everything that is on {code(merged.branch)}"
+    return f"Merged {code(merged.branch)} into {code(merged.into)}: {merged.stat}"
+
+
+def conflict_text(merged: Merged, *, passed_on: bool, again: str = "say `!merge` again") -> str:
+    """Why it was not merged, and what happens next."""
+    then = (
+        f"The agent is resolving them; {again} when it is done."
+        if passed_on
+        else f"Ask the agent to resolve them, then {again}."
+    )
+    return (
+        f"⚠️ Not merged: {code(merged.branch)} conflicts with {code(merged.into)} in {_paths(merged.conflicts)}. "
+        f"Nothing was changed. {then}"
+    )
+
+
+def whether_to_discard(value: str, state: WorktreeState) -> Message:
+    """What would be lost, and the button that discards it."""
+    text = (
+        f"🗑️ Discard the worktree of this thread ({code(state.branch or state.path.name)})?\n"
+        f"Not in the repository's branch: {'; '.join(_unsaved(state))}.\n"
+        f"A copy is kept in git for {KEPT_DAYS} days, without ignored files and files above 20 MB."
+    )
+    return said(text, Button("Discard", DISCARD_ACTION, value, "danger"))
+
+
+def discarded_text(state: WorktreeState, ref: str) -> str:
+    """Where the copy is kept."""
+    return (
+        f"🗑️ Removed the worktree {code(state.branch or state.path.name)}. For {KEPT_DAYS} days "
+        f"`git branch NAME {ref}` restores its files and commits."
+    )
+
+
+def listed(state: WorktreeState, thread: str, *, runs: bool, room: str) -> str:
+    """One worktree on a line; ``thread`` is Markdown, ``room`` its size."""
+    how = "; ".join(_unsaved(state)) or "merged"
+    sign = "👀" if runs else "✅" if state.is_saved else "🌿"
+    parts = [f"{sign} {code(state.branch or state.path.name)}", thread, how, room]
+    return " · ".join(part for part in parts if part)
+
+
+def _unsaved(state: WorktreeState) -> list[str]:
+    parts = []
+    if state.changed:
+        parts.append(f"{count(len(state.changed), 'file')} not committed ({_paths(state.changed)})")
+    if state.unmerged:
+        parts.append(f"{count(state.unmerged, 'commit')} not merged")
+    if state.unfinished:
+        parts.append("an unfinished merge or rebase")
+    if state.holds_more:
+        parts.append("files sent to or made by the agent, or submodules")
+    return parts
+
+
+def _paths(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - MOST_FILES} more" if len(paths) > MOST_FILES else ""
+    return ", ".join(code(path, 60) for path in paths[:MOST_FILES]) + more

@@ -7,24 +7,17 @@ The thread gets a notice about each that is unavailable, and the turn continues 
 from __future__ import annotations
 
 import asyncio
+import re
+import unicodedata
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
 from codebutler.domain.model import File
 from codebutler.protocol.messages import MAX_FETCH_BYTES
 from codebutler_worker.internet.remote import RemoteError
-from codebutler_worker.media.files import (
-    FILES,
-    FetchedFile,
-    NotFetchedError,
-    audio_name,
-    is_voice,
-    kind_of,
-    safe_name,
-    save_file,
-)
+from codebutler_worker.media.files import FILES, FetchedFile, NotFetchedError, is_voice, kind_of, save_file
 from codebutler_worker.present.progress import left_out, not_transcribed, transcribed, why_not
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import AttachmentRow
@@ -34,6 +27,22 @@ ALL_S = 600.0
 ATTEMPTS = 3
 RETRY_S = 2.0
 MAX_TRANSCRIPT_CHARS = 50_000
+
+NAME_CHARS = 80
+NAME_BYTES = 200
+"""A file system allows 255, of which a file's ID takes some."""
+_SAFE = re.compile(r"[^\w.+-]+")
+_AUDIO_ENDINGS = {
+    "audio/mpeg": ".mp3",
+    "audio/wav": ".wav",
+    "audio/x-wav": ".wav",
+    "audio/webm": ".webm",
+    "video/webm": ".webm",
+    "audio/ogg": ".ogg",
+    "audio/flac": ".flac",
+}
+# Whisper recognizes formats by these extensions.
+_KNOWN_AUDIO = frozenset({".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm"})
 
 
 def is_usable(row: AttachmentRow) -> bool:
@@ -126,3 +135,24 @@ def _transcribed(row: AttachmentRow, text: str) -> tuple[AttachmentRow, str]:
     if not words:
         raise NotFetchedError("silence")
     return replace(row, state="transcribed", transcript=words), transcribed(words)
+
+
+def safe_name(name: str, fallback: str = "file") -> str:
+    """The name as one harmless path component: no separators, no leading dot or dash, not too long."""
+    last = PurePosixPath(unicodedata.normalize("NFC", name).replace("\\", "/")).name
+    cleaned = _SAFE.sub("_", last).lstrip("._-").rstrip(".")
+    stem, dot, ending = cleaned.rpartition(".")
+    if not (stem and len(ending) <= 12):
+        stem, ending = cleaned, ""
+    ending = f"{dot}{ending}" if ending else ""
+    room = NAME_BYTES - len(ending.encode())
+    stem = stem[: NAME_CHARS - len(ending)].encode()[:room].decode(errors="ignore")
+    return f"{stem}{ending}" or fallback
+
+
+def audio_name(name: str, mimetype: str) -> str:
+    """The clip's name with an extension that a transcription service knows."""
+    safe = safe_name(name, "voice")
+    if PurePosixPath(safe).suffix.lower() in _KNOWN_AUDIO:
+        return safe
+    return f"{PurePosixPath(safe).stem}{_AUDIO_ENDINGS.get(mimetype.lower(), '.m4a')}"

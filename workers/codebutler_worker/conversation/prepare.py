@@ -19,7 +19,7 @@ from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.domain.model import Value
 from codebutler.domain.refs import MessageRef
 from codebutler.text.requests import enveloped
-from codebutler.text.wording import one_line
+from codebutler.text.wording import format_size, one_line
 from codebutler_worker.changes.card import UNDONE
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks
 from codebutler_worker.changes.race import was_picked
@@ -29,7 +29,6 @@ from codebutler_worker.conversation.history import LOOKED_BACK, Missed, look_bac
 from codebutler_worker.conversation.parked import LIMIT
 from codebutler_worker.conversation.queue import HANDED_OVER, STALE
 from codebutler_worker.conversation.terminal import opening
-from codebutler_worker.media.files import format_size
 from codebutler_worker.present import progress
 from codebutler_worker.present.notices import LATE
 from codebutler_worker.present.progress import TurnProgress

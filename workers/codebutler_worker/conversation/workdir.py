@@ -20,7 +20,6 @@ from codebutler.domain.refs import MessageRef
 from codebutler.text.markup import message_link, plain
 from codebutler_worker.changes.race import is_racing
 from codebutler_worker.changes.undo import changed_by
-from codebutler_worker.present.lines import conflict_task
 from codebutler_worker.present.notices import also_changed, own_worktree
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import UNFINISHED, follow_up, give_task, talks, using, words_of
@@ -150,3 +149,15 @@ async def remove_merged(runtime: Runtime, now: datetime) -> None:
                 runtime.log("INF", f"removed the merged worktree {name_of(conversation)}; kept as {ref}")
         except CodeButlerError as error:
             runtime.log("WRN", f"kept the worktree {name_of(conversation)}: {error}")
+
+
+def conflict_task(merged: Merged) -> str:
+    """The task for its agent."""
+    paths = "\n".join(f"- {path}" for path in merged.conflicts)
+    return (
+        f"Your branch {merged.branch} could not be merged into {merged.into}, because both changed these files:\n"
+        f"{paths}\n\n"
+        f"Nothing was merged. Merge {merged.into} into your branch here (git merge {merged.into}), resolve the "
+        "conflicts so that the intention of both sides is kept, run the checks if there are any, and commit. "
+        f"Do not change {merged.into} itself."
+    )

@@ -1,11 +1,8 @@
-"""Files of people and agents: requested from the parent, stored in the repository, and read from there for sending.
+"""Files of people and agents: requested from the parent, stored in the repository, and read from there for sending; and
+what kind of file one is: a name and a declared type are only claims, the first bytes decide.
 
-The repository has hostile writers: nothing follows a link or reads from a directory that agents may not see. These
-functions block; call them in a thread.
-
-What kind of file it is, judged by its content, and a safe name for it. Pure.
-
-A name and a declared type are only claims; the first bytes decide.
+The repository has hostile writers: nothing follows a link or reads from a directory that agents may not see. What
+stores and reads blocks: call it in a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import re
 import secrets
 import stat
 import unicodedata
@@ -43,6 +39,38 @@ from codebutler_worker.store.opening import STATE_DIR
 
 FETCH_S = 180.0
 THREAD_S = 20.0
+
+FILES = f"{STATE_DIR}/files"
+IMAGES = f"{STATE_DIR}/images"
+SHARED = (FILES, IMAGES)
+MAX_SENT_BYTES = 8 * 2**20
+
+Identity = tuple[int, int]
+
+Kind = Literal["image", "pdf", "text", "audio", "data"]
+SNIFF_BYTES = 64 * 1024
+_TEXT_CONTROLS = frozenset("\n\r\t\f\v\b\x1b")
+
+_MAGIC: tuple[tuple[bytes, Kind], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"GIF87a", "image"),
+    (b"GIF89a", "image"),
+    (b"%PDF-", "pdf"),
+    (b"ID3", "audio"),
+    (b"\xff\xfb", "audio"),
+    (b"\xff\xf3", "audio"),
+    (b"\xff\xf2", "audio"),
+    (b"OggS", "audio"),
+    (b"fLaC", "audio"),
+    (b"\x1aE\xdf\xa3", "audio"),  # Matroska and WebM
+)
+# In RIFF and ISO media files the type follows a length.
+_BOXED_MAGIC: tuple[tuple[bytes, bytes, Kind], ...] = (
+    (b"RIFF", b"WEBP", "image"),
+    (b"RIFF", b"WAVE", "audio"),
+)
+_HEIF_BRANDS = frozenset({b"heic", b"heix", b"avif", b"mif1"})
 
 
 class FetchedFile(Struct, frozen=True):
@@ -122,14 +150,6 @@ class Fetcher:
         pending.pieces.clear()
         pending.result.set_exception(NotFetchedError(code))
         pending.result.exception()  # mark as retrieved: the waiting task may have been cancelled
-
-
-FILES = f"{STATE_DIR}/files"
-IMAGES = f"{STATE_DIR}/images"
-SHARED = (FILES, IMAGES)
-MAX_SENT_BYTES = 8 * 2**20
-
-Identity = tuple[int, int]
 
 
 def save_file(repo: Path, directory: str, name: str, content: bytes) -> str:
@@ -240,48 +260,6 @@ def _path_identity(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-Kind = Literal["image", "pdf", "text", "audio", "data"]
-
-NAME_CHARS = 80
-NAME_BYTES = 200
-"""A file system allows 255, of which a file's ID takes some."""
-SNIFF_BYTES = 64 * 1024
-_SAFE = re.compile(r"[^\w.+-]+")
-_TEXT_CONTROLS = frozenset("\n\r\t\f\v\b\x1b")
-
-_MAGIC: tuple[tuple[bytes, Kind], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "image"),
-    (b"\xff\xd8\xff", "image"),
-    (b"GIF87a", "image"),
-    (b"GIF89a", "image"),
-    (b"%PDF-", "pdf"),
-    (b"ID3", "audio"),
-    (b"\xff\xfb", "audio"),
-    (b"\xff\xf3", "audio"),
-    (b"\xff\xf2", "audio"),
-    (b"OggS", "audio"),
-    (b"fLaC", "audio"),
-    (b"\x1aE\xdf\xa3", "audio"),  # Matroska and WebM
-)
-# In RIFF and ISO media files the type follows a length.
-_BOXED_MAGIC: tuple[tuple[bytes, bytes, Kind], ...] = (
-    (b"RIFF", b"WEBP", "image"),
-    (b"RIFF", b"WAVE", "audio"),
-)
-_HEIF_BRANDS = frozenset({b"heic", b"heix", b"avif", b"mif1"})
-_AUDIO_ENDINGS = {
-    "audio/mpeg": ".mp3",
-    "audio/wav": ".wav",
-    "audio/x-wav": ".wav",
-    "audio/webm": ".webm",
-    "video/webm": ".webm",
-    "audio/ogg": ".ogg",
-    "audio/flac": ".flac",
-}
-# Whisper recognizes formats by these extensions.
-_KNOWN_AUDIO = frozenset({".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm"})
-
-
 def kind_of(content: bytes) -> Kind:
     """The kind of the content; "data" is everything else: archives, databases, programs."""
     for magic, kind in _MAGIC:
@@ -298,38 +276,6 @@ def kind_of(content: bytes) -> Kind:
 def is_voice(file: File) -> bool:
     """Whether it is a voice message: a clip of the chat's own recorder, whatever its type, or any sound."""
     return file.is_voice or file.mimetype.lower().startswith("audio/")
-
-
-def safe_name(name: str, fallback: str = "file") -> str:
-    """The name as one harmless path component: no separators, no leading dot or dash, not too long."""
-    last = PurePosixPath(unicodedata.normalize("NFC", name).replace("\\", "/")).name
-    cleaned = _SAFE.sub("_", last).lstrip("._-").rstrip(".")
-    stem, dot, ending = cleaned.rpartition(".")
-    if not (stem and len(ending) <= 12):
-        stem, ending = cleaned, ""
-    ending = f"{dot}{ending}" if ending else ""
-    room = NAME_BYTES - len(ending.encode())
-    stem = stem[: NAME_CHARS - len(ending)].encode()[:room].decode(errors="ignore")
-    return f"{stem}{ending}" or fallback
-
-
-def audio_name(name: str, mimetype: str) -> str:
-    """The clip's name with an extension that a transcription service knows."""
-    safe = safe_name(name, "voice")
-    if PurePosixPath(safe).suffix.lower() in _KNOWN_AUDIO:
-        return safe
-    return f"{PurePosixPath(safe).stem}{_AUDIO_ENDINGS.get(mimetype.lower(), '.m4a')}"
-
-
-def format_size(size_bytes: int) -> str:
-    """``900 B``, ``12 kB``, ``3.4 MB``, ``5.0 GB``."""
-    if size_bytes < 1000:
-        return f"{size_bytes} B"
-    if size_bytes < 1_000_000:
-        return f"{size_bytes // 1000} kB"
-    if size_bytes < 1_000_000_000:
-        return f"{size_bytes / 1_000_000:.1f} MB"
-    return f"{size_bytes / 1_000_000_000:.1f} GB"
 
 
 def _is_text(content: bytes) -> bool:

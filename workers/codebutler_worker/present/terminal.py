@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from codebutler.domain.message import STOP_ACTION, Button, Message, said
 from codebutler.text.markup import fence, plain
 from codebutler.text.redact import Redactor
-from codebutler.text.wording import one_line, span
+from codebutler.text.wording import format_size, one_line, span
 from codebutler_worker.agents.backend import Finished, Output
-from codebutler_worker.media.files import format_size
 from codebutler_worker.present.lines import code, cost
 
 MAX_PAGES = 10
