@@ -153,7 +153,7 @@ def list_(
         print_json([_skill_json(skill, on=on) for skill, on in rows])
         return
     cells = [
-        (each.name, each.origin, each.kind, "on" if on else "off", each.description[:80]) for each, on in rows
+        (each.name, each.origin, each.kind, "on" if on else "off", each.description) for each, on in rows
     ]
     print_table(("NAME", "FROM", "KIND", "STATE", "DESCRIPTION"), cells)
     for problem in found.problems:
