@@ -176,6 +176,8 @@ def _report_change(key: str, repo: str) -> None:
 
 
 def _prompt_value(key: str) -> str:
-    if is_interactive():
-        return ask_secret(key) if is_secret(key) else ask(key)
-    return sys.stdin.readline().strip()
+    prompt = ask_secret if is_secret(key) else ask
+    text = prompt(key) if is_interactive() else sys.stdin.readline().strip()
+    if not text:
+        raise ConfigError(f"not set: no value was given; `codebutler config unset {key}` removes it")
+    return text

@@ -69,6 +69,15 @@ def test_a_key_is_read_from_standard_input_and_never_shown(cli: Cli, monkeypatch
     assert resolve_global(cli.home, {}).config.kimi.api_key == "sk-very-secret"
 
 
+def test_nothing_on_standard_input_sets_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("config", "set", "kimi.apiKey", "sk-very-secret")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    cli.fails(
+        "config", "set", "kimi.apiKey", code=78, said="`codebutler config unset kimi.apiKey` removes it"
+    )
+    assert resolve_global(cli.home, {}).config.kimi.api_key == "sk-very-secret"
+
+
 def test_what_overrides_the_file_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIMI_API_KEY", "other")
     assert "environment KIMI_API_KEY overrides kimi.apiKey" in cli("config", "set", "kimi.apiKey", "mine").err
