@@ -7,7 +7,9 @@ choose ``Host`` and ``Origin``: the browser sets them (RFC 9110, 7.2; Fetch, "Or
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import ssl
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
@@ -30,6 +32,20 @@ def proxy_for(url: str) -> str | None:
     if is_local_url(url) or proxy_bypass(parts.hostname or ""):
         return None
     return getproxies_environment().get(parts.scheme)
+
+
+def failure_of(error: Exception) -> str:
+    """Why a request failed, in words, without its address: that may contain a token."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, socket.gaierror):
+        return "its name does not resolve"
+    if isinstance(error, ssl.SSLError):
+        return "its certificate is not trusted"
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno).lower()
+    return type(error).__name__
 
 
 def is_loopback(host: str) -> bool:

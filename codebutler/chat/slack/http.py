@@ -30,7 +30,7 @@ from codebutler.domain.errors import (
     ChatRateLimitedError,
     ChatUnreachableError,
 )
-from codebutler.platform.http import proxy_for
+from codebutler.platform.http import failure_of, proxy_for
 
 DEFAULT_RETRY_AFTER_S = 30.0
 MAX_RETRY_AFTER_S = 900.0
@@ -224,10 +224,10 @@ class SlackHttp:
         except SlackApiError as error:
             raise _refusal_of(call, error) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise unreachable(call, type(error).__name__) from None
+            raise unreachable(call, failure_of(error)) from None
         except (aiohttp.ClientError, OSError, ValueError, AttributeError) as error:
             # AttributeError: the SDK fails on a body that is not an object.
-            raise interrupted(call, type(error).__name__) from None
+            raise interrupted(call, failure_of(error)) from None
         self._on_headers(answer.headers)
         return answer.data if isinstance(answer.data, Mapping) else {}
 
@@ -246,7 +246,7 @@ class SlackHttp:
                 if answer.status != 200:
                     raise refusal(call, answer.status, answer.headers, {})
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise unreachable(call, type(error).__name__) from None
+            raise unreachable(call, failure_of(error)) from None
 
     @asynccontextmanager
     async def get(self, url: URL, *, with_token: bool) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -266,7 +266,7 @@ class SlackHttp:
             async with request as answer:
                 yield answer
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise unreachable(call, type(error).__name__) from None
+            raise unreachable(call, failure_of(error)) from None
 
 
 async def _pieces(content: bytes) -> AsyncIterator[bytes]:

@@ -20,7 +20,7 @@ from codebutler.chat.telegram.rules import check_token, interrupted, refusal, un
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError
 from codebutler.domain.model import File
-from codebutler.platform.http import proxy_for
+from codebutler.platform.http import failure_of, proxy_for
 
 DEFAULT_BASE_URL = "https://api.telegram.org"
 TIMEOUT_S = 25.0
@@ -124,7 +124,7 @@ class BotApi:
         except ChatError as error:
             failure = error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure = unreachable("a file", type(error).__name__)
+            failure = unreachable("a file", failure_of(error))
         raise failure
 
     async def _post(self, method: str, timeout_s: float, **body: Any) -> Any:
@@ -141,9 +141,9 @@ class BotApi:
         except ChatError as error:
             failure = error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            failure = unreachable(method, type(error).__name__)
+            failure = unreachable(method, failure_of(error))
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure = interrupted(method, type(error).__name__, write=write)
+            failure = interrupted(method, failure_of(error), write=write)
         # Outside, so that the library's error is not its context.
         raise failure
 

@@ -121,7 +121,10 @@ def test_a_refused_token_is_one_line_and_nothing_is_written(
 
 
 def test_a_server_that_is_not_there_is_one_line(cli: Cli) -> None:
-    cli.fails("setup", *TOKENS, "--api-url", "http://127.0.0.1:9/api/", code=1, said="cannot be reached")
+    said = "cannot be reached for auth.test: connection refused"
+    cli.fails("setup", *TOKENS, "--api-url", "http://127.0.0.1:9/api/", code=1, said=said)
+    said = "cannot be reached for auth.test: its name does not resolve"
+    cli.fails("setup", *TOKENS, "--api-url", "https://nowhere.invalid/api/", code=1, said=said)
 
 
 @pytest.mark.parametrize(
