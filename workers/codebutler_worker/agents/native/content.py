@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from codebutler_worker.agents.native.model import ToolCall
@@ -24,6 +25,7 @@ from codebutler_worker.agents.native.model import ToolCall
 _OPENS = re.compile(r"\s*(?:<think(?:ing)?>|\[THINK\])")
 _CLOSES = re.compile(r"</think(?:ing)?>|\[/THINK\]")
 _CLOSES_ALONE = re.compile(r"^[ \t]*(?:</think(?:ing)?>|\[/THINK\])[ \t]*$", re.MULTILINE)
+MOST_THOUGHTS = 100
 _MAY_OPEN = ("<thinking>", "[THINK]")
 
 
@@ -45,18 +47,19 @@ def words_of(content: Any) -> tuple[str, str]:
 
 def parted(text: str) -> tuple[str, str]:
     """The answer, and the reasoning before it."""
-    opened = _OPENS.match(text)
-    if opened is not None:
-        begin, closed = opened.end(), _CLOSES.search(text, opened.end())
-        if closed is None:
-            return "", text[begin:].strip()
-    else:
-        begin, closed = 0, _CLOSES_ALONE.search(text)
+    thoughts: list[str] = []
+    for _ in range(MOST_THOUGHTS):
+        opened = _OPENS.match(text)
+        begin = opened.end() if opened else 0
+        closed = _CLOSES.search(text, begin) if opened else _CLOSES_ALONE.search(text)
         # In a code block, or in the middle of a sentence, it is quoted.
-        if closed is None or text[: closed.start()].count("```") % 2:
-            return text, ""
-    said, more = parted(text[closed.end() :].lstrip())
-    return said, "\n\n".join(part for part in (text[begin : closed.start()].strip(), more) if part)
+        if closed is None or (opened is None and text[: closed.start()].count("```") % 2):
+            text, more = ("", text[begin:]) if opened else (text, "")
+            thoughts.append(more.strip())
+            break
+        thoughts.append(text[begin : closed.start()].strip())
+        text = text[closed.end() :].lstrip()
+    return text, "\n\n".join(filter(None, thoughts))
 
 
 def said_so_far(text: str) -> str:
@@ -72,26 +75,36 @@ Parameters = Mapping[str, Any]
 Found = list[tuple[str, str]]
 """Calls: the tools' names, each with its arguments as JSON."""
 
-_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
-_FUNCTION = re.compile(r"<function=\s*([^>\s]+?)\s*>(.*?)(?:</function>|(?=<function=)|\Z)", re.DOTALL)
+# Linear on whatever a service sends: what no end follows is not searched for it again and again.
+MOST_BEGINNINGS = 20
+_TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
+_FUNCTION = re.compile(r"<function=\s*([^<>\s]+)\s*>(.*?)(?:</function>|(?=<function=)|\Z)", re.DOTALL)
 _INVOKE = re.compile(r"<invoke\s+name=\"([^\"]+)\"\s*>(.*?)(?:</invoke>|(?=<invoke\s)|\Z)", re.DOTALL)
 _KIMI = re.compile(
     r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>(.*?)"
     r"(?:<\|tool_call_end\|>|\Z)",
     re.DOTALL,
 )
-_PARAMETER = re.compile(
-    r"<parameter(?:=\s*([^>\s]+?)\s*|\s+name=\"([^\"]+)\"[^>]*)>(.*?)</parameter>"
-    r"|<arg_key>\s*(.*?)\s*</arg_key>\s*<arg_value>(.*?)</arg_value>",
-    re.DOTALL,
+_PARAMETERS = (
+    (
+        re.compile(
+            r"<parameter(?:=\s*([^<>\s]+)\s*|\s+name=\"([^\"]+)\"[^<>]*)>(.*?)</parameter>", re.DOTALL
+        ),
+        "</parameter>",
+    ),
+    (
+        re.compile(r"<arg_key>([^<]*)()</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL),
+        "</arg_value>",
+    ),
 )
+"""Each with its end: two groups for the name, and one for the value."""
 _MISTRAL = re.compile(
-    r"(?:\[TOOL_CALLS\])?[\s,]*([\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\])?\s*(?=\{)"
+    r"(?:\[TOOL_CALLS\])?[\s,]*([\w.-]+)\s*(?:\[CALL_ID\]\s*[\w-]+\s*)?(?:\[ARGS\]\s*)?(?=\{)"
 )
 _LISTED = re.compile(r"\[TOOL_CALLS\]\s*(?=[\[{])")
-_FENCED = re.compile(r"```(?:json|tool_call|tool_code)?\s*(\{.*\}|\[.*\])\s*```\s*\Z", re.DOTALL)
+_FENCE = re.compile(r"```(?:json|tool_call|tool_code)?\s*([{\[])")
 _NAMED = re.compile(r"\"name\"\s*:\s*\"([^\"]+)\"")
-_ARGUED = re.compile(r"\"(?:arguments|parameters)\"\s*:\s*(.*?)\}?\s*\Z", re.DOTALL)
+_ARGUED = re.compile(r"\"(?:arguments|parameters)\"\s*:\s*")
 _BEGINS = re.compile(
     r"<tool_call>|<function=|<function_calls>|<invoke\s|\[TOOL_CALLS\]|<\|tool_calls_section_begin\|>|"
     r"<\|tool_call_begin\|>"
@@ -112,7 +125,7 @@ def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, t
     """The text without the calls at its end, and these calls; ``tools`` are those that the model was offered."""
     offered = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     text = text.replace("\uff5cDSML\uff5c", "")
-    for begins in _BEGINS.finditer(text) if offered else ():
+    for begins in islice(_BEGINS.finditer(text), MOST_BEGINNINGS) if offered else ():
         lead, tail = text[: begins.start()], text[begins.start() :]
         if lead.count("```") % 2 == 0 and (found := _read(tail, offered)):
             return lead.rstrip(), _made(found)
@@ -125,7 +138,7 @@ def written_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, t
 def _read(tail: str, offered: Mapping[str, Parameters]) -> Found:
     """The calls in ``tail``; empty if it contains anything else."""
     readers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Found]], ...] = (
-        (_TAGGED, lambda match: _tagged(match[1], offered)),
+        (_TAGGED, lambda match: _tagged(match[1].strip(), offered)),
         (_FUNCTION, lambda match: [(match[1], _typed(match[2], offered.get(match[1], {})))]),
         (_INVOKE, lambda match: [(match[1], _typed(match[2], offered.get(match[1], {})))]),
         (_KIMI, lambda match: [(match[1], match[2].strip())]),
@@ -154,7 +167,7 @@ def _mistral(tail: str) -> Found:
     while named := _MISTRAL.match(tail, at):
         try:
             _, at = decoder.raw_decode(tail, named.end())
-        except ValueError:
+        except (ValueError, RecursionError):
             return [*found, (named[1], tail[named.end() :].strip())]
         found.append((named[1], tail[named.end() : at]))
     return [] if tail[at:].strip() else found
@@ -162,12 +175,20 @@ def _mistral(tail: str) -> Found:
 
 def _bare(text: str, offered: Mapping[str, Parameters]) -> Found:
     """JSON that is the whole answer, or in the fence at its end: a call if it contains nothing else."""
-    fenced = _FENCED.search(text)
-    whole = text.strip()
-    if fenced is None and not whole.startswith(("{", "[")):
+    fenced, whole = _fenced(text), text.strip()
+    if not fenced and not whole.startswith(("{", "[")):
         return []
-    found = _decoded(fenced[1] if fenced else whole)
+    found = _decoded(fenced or whole)
     return found if all(name in offered for name, _ in found) else []
+
+
+def _fenced(text: str) -> str:
+    """What looks like JSON in the fence that ends the text; "" if there is none."""
+    inside = text.rstrip().removesuffix("```").rstrip()
+    ends = inside[-1:] if text.rstrip().endswith("```") else ""
+    begins = (found for found in _FENCE.finditer(inside) if (found[1], ends) in (("{", "}"), ("[", "]")))
+    found = next(begins, None)
+    return inside[found.start(1) :] if found else ""
 
 
 def _decoded(text: str) -> Found:
@@ -193,17 +214,18 @@ def _call(value: Any) -> tuple[str, str] | None:
 def _salvaged(text: str) -> Found:
     """A call that is not valid JSON as a whole; parsing its arguments may still succeed."""
     name, given = _NAMED.search(text), _ARGUED.search(text)
-    return [(name[1], given[1])] if name and given else []
+    return [(name[1], text[given.end() :].rstrip().removesuffix("}"))] if name and given else []
 
 
 def _typed(body: str, parameters: Parameters) -> str:
     """Arguments written as text, converted to the types that the tool wants."""
     properties = parameters.get("properties") or {}
     given: dict[str, Any] = {}
-    for match in _PARAMETER.finditer(body):
-        key = match[1] or match[2] or match[4] or ""
-        text = match[3] if match[3] is not None else match[5]
-        given[key] = _value(text.removeprefix("\n").removesuffix("\n"), properties.get(key) or {})
+    for pattern, end in _PARAMETERS:
+        for match in pattern.finditer(body, 0, body.rfind(end) + len(end)):
+            key = (match[1] or match[2]).strip()
+            text = match[3].removeprefix("\n").removesuffix("\n")
+            given[key] = _value(text, properties.get(key) or {})
     return json.dumps(given, ensure_ascii=False)
 
 
