@@ -17,8 +17,8 @@ from codebutler_worker.agents.acp.backend import AcpBackend
 from codebutler_worker.agents.acp.kimi import Kimi
 from codebutler_worker.agents.backend import AgentBackend, Started, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
-from codebutler_worker.agents.rollcall import Desk
 from codebutler_worker.agents.running import AgentContext
+from codebutler_worker.commands.terminal import TerminalSessions
 from codebutler_worker.egress.policy import for_agents
 from tests.commands import output_of
 from tests.integration.agents.test_shell_agent import TURN, Told, backend_of
@@ -49,8 +49,8 @@ class Place:
         return RepoSettings(name="sample", path=str(self.repo), channel_id="C1", config=config)
 
     @property
-    def desk(self) -> Desk:
-        return Desk(self.settings, self.home)
+    def desk(self) -> TerminalSessions:
+        return TerminalSessions(self.settings, self.home)
 
     @property
     def claude_env(self) -> dict[str, str]:

@@ -20,7 +20,6 @@ from codebutler.platform.signals import reached
 from codebutler.text.markup import plain
 from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import Usage
-from codebutler_worker.agents.rollcall import SHARED, Desk
 from codebutler_worker.changes.evidence import with_trailers
 from codebutler_worker.changes.pending import posted_as
 from codebutler_worker.changes.race import (
@@ -35,6 +34,7 @@ from codebutler_worker.changes.race import (
 )
 from codebutler_worker.commands.changes import commit_message
 from codebutler_worker.commands.choices import save_choice
+from codebutler_worker.commands.terminal import SHARED, TerminalSessions
 from codebutler_worker.commands.worktrees import conflict_text, merge_line
 from codebutler_worker.conversation.deciding import already_decided
 from codebutler_worker.conversation.workdir import ask_to_resolve, is_busy
@@ -154,8 +154,8 @@ async def _move_session(runtime: Runtime, command: DeferredRow, run: TurnRow) ->
     if run.agent not in SHARED or not run.session_id:
         return run.session_id or ""
     try:
-        desk = Desk(runtime.settings, runtime.agents.home)
-        return await desk.moved(run.agent, run.session_id, run.conversation, command.conversation)
+        terminal = TerminalSessions(runtime.settings, runtime.agents.home)
+        return await terminal.moved(run.agent, run.session_id, run.conversation, command.conversation)
     except CodeButlerError as error:
         runtime.log("WRN", f"cannot continue the session of {run.agent}: {error}")
         return ""

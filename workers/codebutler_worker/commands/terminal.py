@@ -3,16 +3,30 @@ over."""
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
-from codebutler.config.agent_sessions import PastSession
+from msgspec import Struct
+
+from codebutler.config.agent_sessions import (
+    CLAUDE,
+    KIMI,
+    PastSession,
+    files_of,
+    find_session,
+    terminal_sessions,
+)
 from codebutler.config.permission import admitted, may
+from codebutler.config.schema import RepoSettings
 from codebutler.domain.message import said
 from codebutler.domain.refs import ConversationRef, MessageRef
 from codebutler.text.markup import fence, message_link, plain
 from codebutler.text.wording import count, one_line
-from codebutler_worker.agents.rollcall import SHARED, Desk
+from codebutler_worker.agents.rollcall import resume_words
+from codebutler_worker.agents.shared_sessions import brought_to
 from codebutler_worker.commands.showing import format_age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.present.lines import code, visible
@@ -21,6 +35,7 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import LIVE, Todo, conversation_id, prefixes_of, using
 from codebutler_worker.store.rows import DeferredRow, SessionRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
+from codebutler_worker.tree.worktrees import existing, tree_of
 
 OUTSIDE = "Say it outside threads: the session gets its own thread."
 IN_CHANNEL = "Say it in the repository's channel: the session gets a thread there."
@@ -42,6 +57,20 @@ NEW_ID = (
 BIND = "bind"
 
 
+TITLE_CHARS, PROMPT_CHARS, ANSWER_CHARS = 80, 300, 1_500
+LAST_PROMPTS = 3
+LISTED = 8
+TITLES = {"claude": "Claude Code", "kimi": "Kimi Code"}
+NONE_HERE = (
+    "No Claude Code or Kimi Code session was started in a terminal in this repository. In a thread, "
+    "`!terminal` shows how to continue it in one."
+)
+Redact = Callable[[str], str]
+
+SHARED = (CLAUDE, KIMI)
+"""The agents whose sessions can continue in a terminal."""
+
+
 def run(invocation: Invocation) -> Todo:
     """In a thread, how to continue its session in a terminal; elsewhere, the sessions started in a terminal."""
     if invocation.conversation is None:
@@ -58,13 +87,13 @@ def run(invocation: Invocation) -> Todo:
 
 async def answer(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """The command, or the list."""
-    desk = Desk(runtime.settings, runtime.agents.home)
+    terminal = TerminalSessions(runtime.settings, runtime.agents.home)
     if not command.argument:
-        sessions = await desk.sessions()
+        sessions = await terminal.sessions()
         now_s = runtime.clock.now().timestamp()
         return CommandReply((said(render_sessions(sessions, now_s, runtime.redactor.redact)),))
     agent, session_id, conversation = command.argument.split(" ", 2)
-    handover = await desk.hand_over(agent, session_id, conversation)
+    handover = await terminal.hand_over(agent, session_id, conversation)
     text = IN_TERMINAL if handover.session_id == session_id else NEW_ID
     return CommandReply((said(text.format(command=fence(handover.command), id=handover.session_id)),))
 
@@ -83,7 +112,7 @@ async def answer_adopt(runtime: Runtime, command: DeferredRow) -> CommandReply:
     if command.argument.startswith(f"{BIND} "):
         return await _bind(runtime, command)
     settings = runtime.settings
-    session = await Desk(settings, runtime.agents.home).find(command.argument)
+    session = await TerminalSessions(settings, runtime.agents.home).find(command.argument)
     where = using(settings.config, settings.channel_id, session.agent)
     decision = may(admitted(command.user_id), "continue", where)
     if not decision.allowed:
@@ -101,7 +130,9 @@ async def answer_adopt(runtime: Runtime, command: DeferredRow) -> CommandReply:
 
 
 async def _bind(runtime: Runtime, command: DeferredRow) -> CommandReply:
-    session = await Desk(runtime.settings, runtime.agents.home).find(command.argument.partition(" ")[2])
+    session = await TerminalSessions(runtime.settings, runtime.agents.home).find(
+        command.argument.partition(" ")[2]
+    )
     posted = await runtime.commit(lambda uow: uow.outbox.get(sent_as(command.id, LINE)))
     if posted is not None and posted.ref:
         await _bind_to_thread(runtime, session, posted.ref)
@@ -111,7 +142,7 @@ async def _bind(runtime: Runtime, command: DeferredRow) -> CommandReply:
 async def _bind_to_thread(runtime: Runtime, session: PastSession, thread: MessageRef) -> None:
     settings = runtime.settings
     conversation = conversation_id(settings.config, settings.channel_id, thread)
-    adopted = await Desk(settings, runtime.agents.home).adopt(session, conversation)
+    adopted = await TerminalSessions(settings, runtime.agents.home).adopt(session, conversation)
     place = (conversation, settings.channel_id, thread)
     await runtime.commit(partial(_save_session, place=place, agent=session.agent, session_id=adopted))
 
@@ -137,19 +168,6 @@ def _thread_of(uow: UnitOfWork, session_id: str) -> str:
     if row is None:
         return ""
     return message_link(row.channel_id, row.thread, "its thread") if row.thread else THIS_THREAD
-
-
-# Sessions from a terminal, as people read them. Pure.
-
-TITLE_CHARS, PROMPT_CHARS, ANSWER_CHARS = 80, 300, 1_500
-LAST_PROMPTS = 3
-LISTED = 8
-TITLES = {"claude": "Claude Code", "kimi": "Kimi Code"}
-NONE_HERE = (
-    "No Claude Code or Kimi Code session was started in a terminal in this repository. In a thread, "
-    "`!terminal` shows how to continue it in one."
-)
-Redact = Callable[[str], str]
 
 
 def ago(session: PastSession, now_s: float) -> str:
@@ -194,3 +212,60 @@ def summarize(session: PastSession, prefix: str, now_s: float, redact: Redact) -
 
 def _clean_line(text: str, redact: Redact, limit: int) -> str:
     return visible(one_line(redact(text), limit))
+
+
+class Handover(Struct, frozen=True):
+    """How a session continues in a terminal: the command, and its id there."""
+
+    command: str
+    session_id: str
+
+
+class TerminalSessions(Struct, frozen=True):
+    """The sessions of one repository's agents. ``home`` is where their programs keep them."""
+
+    settings: RepoSettings
+    home: Path
+
+    @property
+    def _repo(self) -> Path:
+        return Path(self.settings.path)
+
+    async def sessions(self) -> list[PastSession]:
+        """Sessions started in a terminal in the repository, newest first."""
+        return await asyncio.to_thread(terminal_sessions, self.home, self._repo)
+
+    async def find(self, named: str) -> PastSession:
+        """The session of that id, or whose id begins so. Raises CodeButlerError."""
+        return await asyncio.to_thread(find_session, self.home, self._repo, named)
+
+    async def adopt(self, session: PastSession, conversation: str) -> str:
+        """Let the conversation's agent resume it; returns the id to resume, which is a copy if it is
+        open in a terminal or the conversation works in a worktree. Raises AgentUnavailableError."""
+        given = (self.home, session.agent, session.id, self._repo, self._place_of(conversation))
+        return await asyncio.to_thread(brought_to, *given)
+
+    async def moved(self, agent: str, session_id: str, begun_in: str, conversation: str) -> str:
+        """The session that an agent began in the worktree of another conversation, as this conversation's agent can
+        resume it. Raises AgentUnavailableError."""
+        worktree = tree_of(self._repo, begun_in)
+        given = (self.home, agent, session_id, worktree, self._place_of(conversation))
+        return await asyncio.to_thread(brought_to, *given)
+
+    def _place_of(self, conversation: str) -> Path:
+        isolated = self.settings.config.agent.isolation == "worktree"
+        return tree_of(self._repo, conversation) if isolated else self._repo
+
+    async def hand_over(self, agent: str, session_id: str, conversation: str) -> Handover:
+        """How the conversation's session continues in a terminal, where its files are, or (its worktree is gone) in the
+        repository with a copy of it. Raises AgentUnavailableError."""
+        return await asyncio.to_thread(self._hand_over, agent, session_id, conversation)
+
+    def _hand_over(self, agent: str, session_id: str, conversation: str) -> Handover:
+        begun_in = tree_of(self._repo, conversation)
+        workdir = existing(self._repo, conversation) or self._repo
+        places = [each for each in files_of(self.home, workdir) if each.agent == agent]
+        if not any(each.has(session_id) for each in places):
+            session_id = brought_to(self.home, agent, session_id, begun_in, workdir)
+        words = " ".join([*resume_words(self.settings, self.home, agent), session_id])
+        return Handover(f"cd {shlex.quote(str(workdir))} && {words}", session_id)
