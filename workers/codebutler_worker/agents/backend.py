@@ -14,9 +14,12 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from codebutler.text.wording import one_line
 from codebutler_worker.tools.outcome import NoteKeeper, PlanStep
 
 N = TypeVar("N", int, float)
+LINE_CHARS = 300
+"""The most of an agent's error message that people read."""
 
 Reason = Literal[
     "done",
@@ -32,6 +35,9 @@ Reason = Literal[
     "overloaded",
     "budget",
 ]
+MOST = 10**12
+"""For tokens or dollars: more than anybody uses."""
+GONE = "The session has ended: nothing was typed."
 
 
 class TurnRequest(Struct, frozen=True, kw_only=True):
@@ -136,10 +142,6 @@ class Withdrawn(Struct, frozen=True):
     id: str
 
 
-MOST = 10**12
-"""For tokens or dollars: more than anybody uses."""
-
-
 def figure(claimed: N) -> N:
     """A figure that an agent reports, made plausible: below zero counts as zero, which gains nothing in a budget, and
     what is not a number counts as the most. Other programs may write in its name."""
@@ -227,9 +229,6 @@ class Answer(Struct, frozen=True):
     text: str = ""
 
 
-GONE = "The session has ended: nothing was typed."
-
-
 class AgentBackend(ABC):
     """One kind of agent in one repository. Conversations run in parallel; a conversation has one turn at a time."""
 
@@ -263,9 +262,6 @@ class AgentBackend(ABC):
         """End every process."""
 
 
-# How a turn ended, for any agent.
-
-
 class Verdict(Struct, frozen=True):
     """How a turn ended, and one line that says what to do if it failed."""
 
@@ -286,16 +282,10 @@ class Verdict(Struct, frozen=True):
 STOPPED = Verdict("stopped", "Stopped.")
 
 
-def one_line(text: str, limit: int = 300) -> str:
-    """``text`` as a single line of at most ``limit`` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def line_of(text: str, at: int = -1) -> str:
     """The last non-empty line, or the one at index ``at``; "" if there is none."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return one_line(lines[at]) if lines else ""
+    return one_line(lines[at], LINE_CHARS) if lines else ""
 
 
 def crash(title: str, exit_code: int | None, wrote: str) -> Verdict:

@@ -20,6 +20,7 @@ from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler.text.requests import enveloped
+from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Finished,
@@ -28,7 +29,6 @@ from codebutler_worker.agents.backend import (
     ToolUse,
     TurnRequest,
     line_of,
-    one_line,
 )
 from codebutler_worker.agents.running import AgentContext, LiveTurn, TurnBackend, Waits
 from codebutler_worker.agents.session_logs import SessionLog

@@ -55,8 +55,6 @@ NEW_ID = (
     "terminal on the machine:\n{command}\nTo come back, say `!continue {id}` in the channel."
 )
 BIND = "bind"
-
-
 TITLE_CHARS, PROMPT_CHARS, ANSWER_CHARS = 80, 300, 1_500
 LAST_PROMPTS = 3
 LISTED = 8
@@ -66,7 +64,6 @@ NONE_HERE = (
     "`!terminal` shows how to continue it in one."
 )
 Redact = Callable[[str], str]
-
 SHARED = (CLAUDE, KIMI)
 """The agents whose sessions can continue in a terminal."""
 

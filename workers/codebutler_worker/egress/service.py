@@ -1,7 +1,14 @@
-"""A model's service behind the proxy: its address, and the keys added to an agent's requests. Pure.
+"""A model's service behind the proxy: its address, the keys added to an agent's requests, and the tokens that its
+responses report. Pure.
 
 The agent holds a token instead, which is worthless anywhere else. A request with any other key is refused: somebody
 else's key would carry data from inside the sandbox into their account.
+
+The figures are read as responses pass: an agent's program reports only its own requests, and other programs inside may
+make requests too. We read those of Anthropic's Messages API and OpenAI's chat completions, streamed or not. Per
+response the largest of each figure counts, since a stream sends running totals. Inside a text, quotes are escaped, so a
+figure's name there does not match. A response without figures (llama.cpp, many gateways) is estimated from its size;
+otherwise no budget would cover it.
 """
 
 from __future__ import annotations
@@ -19,14 +26,6 @@ from msgspec import Struct
 
 from codebutler_worker.egress.hosts import HostPort, place
 from codebutler_worker.egress.http import Mask, RequestHead
-
-# The cost that a model's service reports in its responses, read as they pass: an agent's program reports only its own
-# requests, and other programs inside may make requests too.
-#
-# We read the figures of Anthropic's Messages API and OpenAI's chat completions, streamed or not. Per response the
-# largest of each figure counts, since a stream sends running totals. Inside a text, quotes are escaped, so a figure's
-# name there does not match. A response without figures (llama.cpp, many gateways) is estimated from its size; otherwise
-# no budget would cover it.
 
 Side = Literal["input", "cached", "output"]
 FIELDS: Mapping[bytes, tuple[Side, ...]] = MappingProxyType(
@@ -49,6 +48,15 @@ FREE = ("/count_tokens",)
 PAID = ("/completions", "/messages", "/responses", "/batches", "/embeddings")
 """Endpoints that cost money, whether or not they report figures."""
 BYTES_PER_TOKEN = 4
+
+KEY_HEADERS = ("x-api-key", "authorization", "api-key", "x-goog-api-key", "x-auth-token")
+BEARER = "Bearer "
+DROPPED = ("cookie", "accept-encoding")
+"""A cookie is a key too, and compressed responses cannot be searched."""
+ECHOES = ("TRACE", "TRACK", "DEBUG")
+"""Methods whose response echoes the request, including the key (RFC 9110, 9.3.8)."""
+SECRET_BYTES = 12
+"""A shorter value could be any word in a response."""
 
 
 class TokenMeter(Struct):
@@ -113,16 +121,6 @@ class AnswerMeter(Struct):
         self._seen[name] = figure
         for side in FIELDS[name]:
             setattr(self.gauge, side, getattr(self.gauge, side) + more)
-
-
-KEY_HEADERS = ("x-api-key", "authorization", "api-key", "x-goog-api-key", "x-auth-token")
-BEARER = "Bearer "
-DROPPED = ("cookie", "accept-encoding")
-"""A cookie is a key too, and compressed responses cannot be searched."""
-ECHOES = ("TRACE", "TRACK", "DEBUG")
-"""Methods whose response echoes the request, including the key (RFC 9110, 9.3.8)."""
-SECRET_BYTES = 12
-"""A shorter value could be any word in a response."""
 
 
 class WrongKeyError(Exception):

@@ -4,12 +4,13 @@ token or ``gh`` credentials."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -22,9 +23,6 @@ from codebutler_worker.internet.remote import proxy_of
 
 if TYPE_CHECKING:
     import httpx
-import hashlib
-from collections.abc import Sequence
-from typing import Literal
 
 REQUEST_LIMIT_S = 60.0
 LOG_BYTES = 64 * 2**20
@@ -39,11 +37,12 @@ LOGIN = (
     "gh has no login for {host}: run `gh auth login --hostname {host}` on this machine, or set `forge.token`"
 )
 
-
 T = TypeVar("T")
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 PAGE, MAX_PAGES = 100, 10
 _STATUS = re.compile(r"HTTP (\d{3})")
+
+PullState = Literal["open", "merged", "closed"]
 
 
 class RefusedError(ForgeError):
@@ -212,9 +211,6 @@ def _refusal(status: str, body: bytes) -> str:
     reason = reason or (answer.get("message") if isinstance(answer, dict) else None)
     detail = f": {' '.join(reason.split())[:DETAIL_CHARS]}" if isinstance(reason, str) else ""
     return mask_text(f"the service refused ({status}){detail}")
-
-
-PullState = Literal["open", "merged", "closed"]
 
 
 class Pull(Struct, frozen=True):

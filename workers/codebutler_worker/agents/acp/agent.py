@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from codebutler.config.schema import CommandRule
 from codebutler.platform.lookup import path_of
-from codebutler_worker.agents.backend import STOPPED, TurnRequest, Verdict, line_of, one_line
+from codebutler.text.wording import one_line
+from codebutler_worker.agents.backend import LINE_CHARS, STOPPED, TurnRequest, Verdict, line_of
 from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService, TokenMeter
@@ -126,7 +127,7 @@ def judge_stop(stop_reason: str, title: str) -> Verdict:
 
 def judge_error(code: int, message: str, title: str, login: str) -> Verdict:
     """An error response to a request, or one of the model service behind the agent; ``login`` says how to log in."""
-    said = one_line(message or "no reason given")
+    said = one_line(message or "no reason given", LINE_CHARS)
     words = said.lower()
     if code == AUTH_REQUIRED or any(mark in words for mark in _DENIED):
         return Verdict("auth", f"{login} It says: {said}")

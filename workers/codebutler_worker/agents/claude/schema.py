@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from codebutler_worker.agents.backend import STOPPED, Usage, Verdict, crash, one_line
+from codebutler.text.wording import one_line
+from codebutler_worker.agents.backend import LINE_CHARS, STOPPED, Usage, Verdict, crash
 
 
 class Block(Struct, frozen=True):
@@ -307,7 +308,7 @@ def judge(result: ResultLine, api_error: str | None, *, resets: bool = False) ->
     limit was reached, and the CLI said when it ends."""
     if not result.is_error:
         return Verdict("done", result.result or "")
-    said = one_line(result.result or " ".join(result.errors or []) or "no reason given")
+    said = one_line(result.result or " ".join(result.errors or []) or "no reason given", LINE_CHARS)
     if result.subtype == "error_max_turns":
         return Verdict("max_turns", MAX_TURNS)
     if any(mark in said for mark in SESSION_LOST):

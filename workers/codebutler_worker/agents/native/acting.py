@@ -13,7 +13,8 @@ from codebutler.config.schema import PermissionMode
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.text.requests import enveloped
-from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse, one_line
+from codebutler.text.wording import one_line
+from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN
 from codebutler_worker.agents.native.model import TokenCount, ToolCall
 from codebutler_worker.agents.native.sessions import PlannedRecord as PlanRecord

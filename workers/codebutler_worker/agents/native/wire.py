@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from codebutler_worker.agents.backend import one_line
+from codebutler.text.wording import one_line
+from codebutler_worker.agents.backend import LINE_CHARS
 from codebutler_worker.agents.native.content import before_calls, parted, said_so_far, words_of, written_calls
 from codebutler_worker.agents.native.model import (
     AssistantMessage,
@@ -282,6 +283,6 @@ def error_words(error: Any) -> tuple[str, str, str]:
     """The code (or type) of an error, its message as one line, and its whole text; "" for what is missing."""
     words = msgspec.json.encode(error).decode()[:ERROR_CHARS]
     if not isinstance(error, dict):
-        return "", one_line(str(error)), words
+        return "", one_line(str(error), LINE_CHARS), words
     code = str(error.get("code") or error.get("type") or "")
-    return code, one_line(str(error.get("message") or code or "no reason given")), words
+    return code, one_line(str(error.get("message") or code or "no reason given"), LINE_CHARS), words

@@ -13,7 +13,8 @@ from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.domain.clock import Clock
 from codebutler.platform.lookup import look_up, missing_rule, path_of
 from codebutler.platform.system import this_system
-from codebutler_worker.agents.backend import GONE, AgentEvent, Started, ToolUse, TurnRequest, one_line
+from codebutler.text.wording import one_line
+from codebutler_worker.agents.backend import GONE, AgentEvent, Started, ToolUse, TurnRequest
 from codebutler_worker.agents.running import AgentContext, TurnBackend, instructions
 from codebutler_worker.agents.session_logs import SessionLog, session_of
 from codebutler_worker.agents.shell.output import EnvelopeReader, OutputBacklog
