@@ -189,8 +189,10 @@ class TelegramChat:
         post_key = channel, op_id, hash(tuple(part.text for part in rendered.parts))
         numbers = self._partial_posts.get(post_key, [])
         root = self._root_number(chat, channel, post.thread or NOWHERE)
+        # The buttons of a home decide elsewhere: no operation may have its name.
+        owner = f"operation {op_id}"
         with retryable():
-            keyboard = await self.buttons.keyboard(chat, op_id, rendered.button_rows)
+            keyboard = await self.buttons.keyboard(chat, owner, rendered.button_rows)
             place = await self._messages.place(chat, root, silent=silent)
         if not numbers:
             only = len(rendered.parts) == 1
@@ -204,7 +206,7 @@ class TelegramChat:
             await self._messages.fill(place, numbers, rendered.parts, keyboard, keep, already_shown=1)
             del self._partial_posts[post_key]
         ref = self.records.ref(chat, numbers[0])
-        await try_save(self.buttons.move_to(chat, op_id, ref, numbers[-1]))
+        await try_save(self.buttons.move_to(chat, owner, ref, numbers[-1]))
         return ref
 
     async def _share(self, channel: ConversationRef, upload: Upload) -> None:
