@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, get_args
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import msgspec
 import typer
 from typer._click import Context
 
-from codebutler.cli import config_files
 from codebutler.cli.command import HELP_NAMES, App, CliGroup
-from codebutler.cli.context import effective_config, known_repositories, reload_supervisor, repository
+from codebutler.cli.context import effective_config, home, known_repositories, reload_supervisor, repository
 from codebutler.cli.output import is_interactive, print_json, print_line, warn
 from codebutler.cli.prompts import ask, ask_secret
-from codebutler.config.load import check_layer, is_list
+from codebutler.config.channels import channel_in
+from codebutler.config.load import check_layer, is_list, parse_layer
 from codebutler.config.merge import default_layer, leaves, put
+from codebutler.config.paths import CONFIG_NAME, RepoPaths
 from codebutler.config.programs import agent_fault
+from codebutler.config.registering import encode_config, prepare_directory
+from codebutler.config.registry import Registry, find, replace
 from codebutler.config.resolve import Resolved, is_secret, mask_value, mask_values
 from codebutler.config.schema import AgentName
-from codebutler.config.trust import HOME_ONLY
+from codebutler.config.trust import HOME_ONLY, digest
 from codebutler.domain.errors import ConfigError
+from codebutler.platform.files import PrivateDir
 
-Layer = config_files.Layer
 NOT_SET = "not set"
+Layer = dict[str, Any]
+Edit = Callable[[Layer], Layer]
 
 
 class ConfigGroup(CliGroup):
@@ -101,7 +108,7 @@ def set_(
         fault := agent_fault(effective_config(repository(repo) if repo else None).config, agent)
     ):
         raise ConfigError(f"{key}: {fault}")
-    values = dict(leaves(config_files.change(partial(with_value, key=key, text=text), NOT_SET, repo)))
+    values = dict(leaves(change(partial(with_value, key=key, text=text), NOT_SET, repo)))
     value_now = mask_value(key, values.get(tuple(key.split("."))))
     shown = msgspec.json.encode(value_now).decode() if value_now is not None else text
     print_line(f"Set {key} to {shown}{f' for {repo}' if repo else ''}.")
@@ -111,7 +118,7 @@ def set_(
 @app.command()
 def unset(key: Annotated[str, KEY], repo: Annotated[str, REPO] = "") -> None:
     """Remove one value, so that its default applies again."""
-    config_files.change(partial(without, key=key), NOT_SET, repo)
+    change(partial(without, key=key), NOT_SET, repo)
     print_line(f"Unset {key}{f' for {repo}' if repo else ''}.")
     _report_change(key, repo)
 
@@ -171,7 +178,7 @@ def without(layer: Layer, key: str) -> Layer:
 
 def _report_change(key: str, repo: str) -> None:
     """Warn if something overrides the file, and let the supervisor reload it."""
-    config_files.warn_of_overrides(effective_config(repository(repo) if repo else None), [key])
+    warn_of_overrides(effective_config(repository(repo) if repo else None), [key])
     reload_supervisor()
 
 
@@ -181,3 +188,47 @@ def _prompt_value(key: str) -> str:
     if not text:
         raise ConfigError(f"not set: no value was given; `codebutler config unset {key}` removes it")
     return text
+
+
+def change(edit: Edit, source: str, repo: str = "") -> Layer:
+    """Write the edited file of the home, or of the repository of that name, and return its new content.
+
+    Raises ConfigError, naming ``source``, if the result is not valid: then nothing is written.
+    """
+    home_dir = home().ensure()
+    if repo:
+        return _change_repo(Registry(home_dir), repo, edit, source)
+    with home_dir.open() as directory:
+        return _rewrite(directory, edit, source)[1]
+
+
+def _change_repo(registry: Registry, name: str, edit: Edit, source: str) -> Layer:
+    """A trusted file stays trusted: the owner changes it."""
+    entry = find(registry.load(), name)
+    with prepare_directory(RepoPaths(Path(entry.path))) as directory:
+        before, layer = _rewrite(directory, edit, source)
+    if before is not None and digest(before) != entry.digest:
+        warn(f"its file was not trusted before: read it, then run `codebutler trust {name}`")
+        return layer
+    # The digest of what we wrote, not of the file as it is by now: an agent may write, too.
+    channel = channel_in(layer) or entry.channel_id
+    trusted = msgspec.structs.replace(entry, digest=digest(encode_config(layer)), channel_id=channel)
+    registry.update(partial(replace, entry=trusted))
+    return layer
+
+
+def warn_of_overrides(resolved: Resolved, keys: Iterable[str]) -> None:
+    """Warn about each key whose value in the file is overridden by the environment."""
+    for key in keys:
+        source = resolved.provenance.get(key, "")
+        if source.startswith("environment") or source == str(home().env_file):
+            warn(f"{source} overrides {key} of the file")
+
+
+def _rewrite(directory: PrivateDir, edit: Edit, source: str) -> tuple[bytes | None, Layer]:
+    """The file's old content, None if it was missing, and its new one."""
+    before = directory.read(CONFIG_NAME)
+    layer = edit(parse_layer(before, str(directory.path / CONFIG_NAME)) if before is not None else {})
+    check_layer(layer, source)
+    directory.write(CONFIG_NAME, encode_config(layer))
+    return before, layer

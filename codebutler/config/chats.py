@@ -65,6 +65,11 @@ class ChatSection(Section, frozen=True):
         return cls.key, names[attribute]
 
     @classmethod
+    def people_key(cls) -> str:
+        """The key with the people who may speak there, with dots."""
+        return ".".join(cls.path(PEOPLE))
+
+    @classmethod
     def person_in(cls, text: str) -> PersonRef:
         """The ID of the person that a text names unambiguously; "" otherwise."""
         return PersonRef(text) if re.fullmatch(cls.person_id, text) else NO_PERSON

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from codebutler.config.chats import EVERYBODY, PEOPLE
+from codebutler.config.chats import EVERYBODY
 from codebutler.config.programs import is_shell, objection_to
 from codebutler.config.schema import AuthorizationRule, Config
 from codebutler.domain.commands import WORDS
@@ -203,7 +203,7 @@ def _matches(rule: AuthorizationRule, user: PersonRef, needs: Requirements, plac
 
 
 def _stranger_decision(user: PersonRef, config: Config) -> Decision:
-    key = ".".join(config.chat.path(PEOPLE))
+    key = config.chat.people_key()
     message = (
         "You are not authorized to use CodeButler here. "
         f"Its owner can add your user ID `{user.removeprefix(config.chat.prefix)}` to `{key}`."

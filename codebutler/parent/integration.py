@@ -11,7 +11,7 @@ from msgspec import Struct
 from codebutler.chat.chats import ChatConnection, Chats
 from codebutler.chat.platform import ConnectedChat, Host, Integration, Opening, Platform
 from codebutler.chat.terminal import Speaker
-from codebutler.config.chats import PEOPLE, ChatName, chat_of
+from codebutler.config.chats import ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
 from codebutler.domain.refs import ConversationRef, PersonRef
@@ -109,7 +109,7 @@ class OpenedChat(Struct, frozen=True, kw_only=True):
         def trouble() -> str:
             return connection.status.trouble or chat.sender.trouble
 
-        key = ".".join(self.platform.section.path(PEOPLE))
+        key = self.platform.section.people_key()
         sources = HomeSources(parts.turns, outbound.cards.of, trouble, key)
         board = chat.sender if chat.chat.capabilities.home else None
         pages = AppHome(

@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[2]
 BY_NAME = re.compile(r"import_module\(\s*[^)]*\)|__import__\([^)]*\)")
 KNOWN = [
     # The operator's commands, at rest: what agents keep by name, and an older store.
-    ("codebutler/cli/config_files.py", 'import_module("codebutler_worker.store.opening")'),
-    ("codebutler/cli/knowledge.py", 'import_module("codebutler_worker.memory.learning")'),
+    ("codebutler/cli/memory.py", 'import_module("codebutler_worker.memory.learning")'),
+    ("codebutler/cli/upgrade.py", 'import_module("codebutler_worker.store.opening")'),
     # Alembic is loaded for an older journal alone.
     ("codebutler/intake/journal_file.py", 'import_module("codebutler_migrations.runner")'),
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.maintain import check_not_running, service_for, wait_for_start
+from codebutler.cli.service import check_not_running, service_for, wait_for_start
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
 from codebutler.platform.service import Launchd, ProgramResult, Report

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codebutler.cli.logs import _repo_line
+from codebutler.cli.status import _repo_line
 from codebutler.supervisor.supervisor import TurnsRow, doubt_of
 
 TURNS = {"running": 0, "queued": 2, "waiting": 0, "parked": 0}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.maintain import service_for
+from codebutler.cli.service import service_for
 from codebutler.config.paths import Home
 from codebutler.config.schema import Config, RepoSettings, SandboxSection
 from codebutler.domain.refs import NO_CHANNEL

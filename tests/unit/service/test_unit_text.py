@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.cli.maintain import service_for
+from codebutler.cli.service import service_for
 from codebutler.config.paths import Home
 from codebutler.platform.service import (
     Report,
