@@ -43,7 +43,7 @@ from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo
 from codebutler.observe.chain import AuditAct, act_of
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.text.requests import request_of
 
 NOTICE_INTERVAL_S = 3600.0

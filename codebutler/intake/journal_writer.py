@@ -20,7 +20,7 @@ from codebutler.domain.errors import StoreError
 from codebutler.intake import journal_file
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import put_back
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 
 BATCH = 500
 # Settled entries are written after this much quiet, or when there are this many.

@@ -42,7 +42,7 @@ from codebutler.parent.new_repos import Means, NewRepos
 from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
-from codebutler.platform import signals
+from codebutler.platform import kill_points
 from codebutler.platform.processes import (
     disable_core_dumps,
     raise_limit,
@@ -94,7 +94,7 @@ async def begun(home: Home, env: Mapping[str, str], stopping: Stopping) -> Async
     return_large_blocks()
     disable_core_dumps()
     descriptors = raise_limit()
-    signals.watch("parent", env)
+    kill_points.watch("parent", env)
     env = with_env_file(home, env)
     # At a terminal the PATH already comes from a shell.
     shell = None if os.isatty(0) else login_shell()

@@ -24,7 +24,7 @@ from codebutler.intake.records import Kept, Notes
 from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.chain import AuditAct
 from codebutler.parent.parts import Reloads, RepoHosts, place_of, placed
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import cancel
 from codebutler.schedule.commands import Asker
 from codebutler.schedule.scheduler import Publish

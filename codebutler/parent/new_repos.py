@@ -50,7 +50,7 @@ from codebutler.parent.making import (
     take_back,
 )
 from codebutler.parent.parts import Reloads
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.schedule.commands import Asker
 from codebutler.schedule.scheduler import Publish
 from codebutler.text.markup import channel, code, plain

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import MappingProxyType, ModuleType
 
-from codebutler.platform import signals
+from codebutler.platform import kill_points
 from codebutler.platform.lookup import TERMINAL_PATH
 from codebutler.platform.processes import (
     ALLOCATOR_VARIABLES,
@@ -72,7 +72,7 @@ KEPT_VARIABLES = frozenset(
         "GNUPGHOME",
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
-        signals.VARIABLE,
+        kill_points.VARIABLE,
     }
 )
 KEPT_PREFIXES = ("LC_", "XDG_")

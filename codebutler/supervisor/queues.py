@@ -15,7 +15,7 @@ from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import ChatError, ChatUnreachableError, CodeButlerError, ProtocolError
 from codebutler.domain.model import Operation, Post, Update, Upload
 from codebutler.intake.records import Entry
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.conversations import Question, Told
 from codebutler.protocol.messages import (

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import CodeButlerError, FrameTooLargeError, ProtocolError
 from codebutler.domain.refs import NOWHERE
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import first_of
 from codebutler.protocol.conversations import FoundTold, RunChanges, ThreadTold, Traced
 from codebutler.protocol.messages import (

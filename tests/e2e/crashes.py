@@ -22,7 +22,7 @@ from typing import Any
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add
-from codebutler.platform import signals
+from codebutler.platform import kill_points
 from codebutler.workspace.server import Options, WorkspaceServer
 from codebutler.workspace.socket import Timing
 from codebutler.workspace.state import Message, MethodError
@@ -200,7 +200,7 @@ async def crash_house(tmp_path: Path, names: Sequence[str]) -> AsyncIterator[Cra
     plans.mkdir()
     options = Options(channels=tuple(names), timing=IMPATIENT)
     async with WorkspaceServer(options) as workspace:
-        env = environment(workspace, home) | {signals.VARIABLE: str(plans)}
+        env = environment(workspace, home) | {kill_points.VARIABLE: str(plans)}
         made = CrashHouse(House(workspace, home, env), plans)
         _configure(home, workspace)
         for name in names:

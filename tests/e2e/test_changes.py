@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from codebutler.platform.signals import VARIABLE
+from codebutler.platform.kill_points import VARIABLE
 from tests.browser import PATIENCE_MS, page_at
 from tests.e2e.house import House, Message, house, whole_text
 from tests.e2e.test_dashboard import free_port

@@ -23,7 +23,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from codebutler.platform import signals
+from codebutler.platform import kill_points
 from tests.e2e.house import House, Message, house, whole_text
 from tests.e2e.test_matrix import QUICK, claude, model_env, rehearsal
 from tests.mediaserver.server import KEY, MediaServer, png
@@ -208,7 +208,7 @@ async def test_l10_each_file_of_one_name_comes_once_whoever_dies_where(
 ) -> None:
     plans = tmp_path / "plans"
     plans.mkdir()
-    async with house(tmp_path, "sample", extra_env={signals.VARIABLE: str(plans)}) as built:
+    async with house(tmp_path, "sample", extra_env={kill_points.VARIABLE: str(plans)}) as built:
         channel = await built.add_repo(git_repo, "sample", agent=QUICK)
         logs = git_repo / ".codebutler" / "logs" / "sessions"
         logs.mkdir(parents=True)

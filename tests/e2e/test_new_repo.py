@@ -19,7 +19,7 @@ import pytest
 
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry
-from codebutler.platform.signals import VARIABLE
+from codebutler.platform.kill_points import VARIABLE
 from codebutler.workspace.state import Channel
 from tests.commands import output_of
 from tests.e2e.house import House, house, whole_text

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.platform.signals import VARIABLE
+from codebutler.platform.kill_points import VARIABLE
 from tests.e2e.house import House, Message, house, whole_text
 from tests.e2e.test_approvals import model_env
 from tests.e2e.test_changes import QUICK, git

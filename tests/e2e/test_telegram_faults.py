@@ -27,7 +27,7 @@ import pytest
 
 from codebutler.chat.delivery.outgoing import AGAIN
 from codebutler.intake.absence import NOT_KEPT, PRESSES_NOT_KEPT, span
-from codebutler.platform import signals
+from codebutler.platform import kill_points
 from tests.e2e.test_telegram import ASKED, LISTED, Talk, talk
 from tests.telegram.server import ANA, GROUP, Fault
 
@@ -77,7 +77,7 @@ async def decided(it: Talk, asked: int) -> None:
 async def test_f01_death_at_each_point(tmp_path: Path, git_repo: Path, side: str) -> None:
     plans = tmp_path / "plans"
     plans.mkdir()
-    async with talk(tmp_path, git_repo, config=IN_THE_OPEN, env={signals.VARIABLE: str(plans)}) as it:
+    async with talk(tmp_path, git_repo, config=IN_THE_OPEN, env={kill_points.VARIABLE: str(plans)}) as it:
         for point in POINTS:
             written = plans / "parent.new"
             written.write_text(f"{point}.{side} 1\n")

@@ -14,7 +14,7 @@ import yaml
 from codebutler.cli.app import COMMANDS
 from codebutler.cluster.server import MINIMUM
 from codebutler.domain.errors import EXIT_CONFIGURATION
-from codebutler.platform.service import unit_text
+from codebutler.platform.linux import unit_text
 from tests.programs import NATS_SERVER_VERSION, require
 from tests.unit.service.test_unit_text import section, service
 

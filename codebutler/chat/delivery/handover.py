@@ -23,7 +23,7 @@ from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, MessageRef
 from codebutler.intake.records import Notes
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.text.markup import MESSAGE, PAGES
 
 NOT_FOUND = "file_not_found"

@@ -20,7 +20,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatRateLimitedError, StoreError
 from codebutler.domain.model import Post
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import Tasks, wait_for
 from codebutler.text.disguised import CUT
 

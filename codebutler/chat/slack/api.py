@@ -37,7 +37,7 @@ from codebutler.domain.errors import ChatError
 from codebutler.domain.message import Message
 from codebutler.domain.model import Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.text.redact import every_text
 
 DEFAULT_BASE_URL = "https://slack.com/api/"

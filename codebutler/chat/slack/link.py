@@ -30,7 +30,7 @@ from codebutler.domain.errors import ProtocolError
 from codebutler.domain.model import ButtonClicked
 from codebutler.intake.intake import Intake, Outcome
 from codebutler.platform.http import is_local_url
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import Tasks, abort, wait_for
 
 CLOSED = "closed"

@@ -10,7 +10,8 @@ import pytest
 from codebutler.cli.service import check_not_running, service_for, wait_for_start
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
-from codebutler.platform.service import Launchd, ProgramResult, Report
+from codebutler.platform.macos import Launchd
+from codebutler.platform.service import ProgramResult, Report
 from codebutler.supervisor.supervisor import SupervisorLock
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.platform import signals
+from codebutler.platform import kill_points
 from codebutler.supervisor.forkserver import scrubbed
 
 PROGRAM = """
 import os
-from codebutler.platform.signals import reached, watch
+from codebutler.platform.kill_points import reached, watch
 watch("parent", os.environ)
 for _ in range(3):
     reached("post.before")
@@ -24,7 +24,7 @@ print("lived")
 
 
 def live(plans: Path | None) -> subprocess.CompletedProcess[str]:
-    env = {} if plans is None else {signals.VARIABLE: str(plans)}
+    env = {} if plans is None else {kill_points.VARIABLE: str(plans)}
     return subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
 
 
@@ -47,5 +47,5 @@ def test_the_process_dies_at_its_kth_passage_and_its_next_life_lives(
 
 
 def test_workers_are_let_through_to_only_when_the_supervisor_was_started_so() -> None:
-    assert scrubbed({signals.VARIABLE: "/plans", "SLACK_BOT_TOKEN": "xoxb-1"}).get(signals.VARIABLE)
-    assert signals.VARIABLE not in scrubbed({"SLACK_BOT_TOKEN": "xoxb-1"})
+    assert scrubbed({kill_points.VARIABLE: "/plans", "SLACK_BOT_TOKEN": "xoxb-1"}).get(kill_points.VARIABLE)
+    assert kill_points.VARIABLE not in scrubbed({"SLACK_BOT_TOKEN": "xoxb-1"})

@@ -10,15 +10,9 @@ import pytest
 
 from codebutler.cli.service import service_for
 from codebutler.config.paths import Home
-from codebutler.platform.service import (
-    Report,
-    ServiceSpec,
-    agent_plist,
-    label,
-    quoted,
-    read_report,
-    unit_text,
-)
+from codebutler.platform.linux import quoted, read_report, unit_text
+from codebutler.platform.macos import agent_plist, label
+from codebutler.platform.service import Report, ServiceSpec
 
 
 def service(**changes: object) -> ServiceSpec:

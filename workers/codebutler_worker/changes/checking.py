@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from codebutler.config.schema import Check, ChecksSection
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import MessageRef
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.text.markup import plain
 from codebutler.text.wording import one_line, span

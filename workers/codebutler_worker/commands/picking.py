@@ -16,7 +16,7 @@ from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import PICK_RACE_ACTION, Message, said
 from codebutler.domain.model import ButtonClicked
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.text.markup import plain
 from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import Usage

@@ -19,7 +19,7 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import Message, said
 from codebutler.domain.model import React, TurnOutcome
 from codebutler.domain.refs import ConversationRef
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.text.markup import plain
 from codebutler.text.wording import one_line
 from codebutler_worker.agents.survey import Survey

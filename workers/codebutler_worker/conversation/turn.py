@@ -20,7 +20,7 @@ from codebutler.config.memory import MEMORY_NAME
 from codebutler.config.programs import UNDO
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.refs import NO_PERSON, NOWHERE, PersonRef
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.capabilities import RESULT_NAME
 from codebutler.protocol.messages import Doing, TurnStarted

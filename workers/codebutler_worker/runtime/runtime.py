@@ -29,7 +29,7 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import FrameTooLargeError, StoreError
 from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, MessageRef
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.protocol.messages import (
     MAX_UPLOAD_BYTES,
     PIECE_BYTES,

@@ -25,7 +25,7 @@ from codebutler.domain.refs import NO_PERSON, NOWHERE, MessageRef, PersonRef
 from codebutler.platform import sqlitefile
 from codebutler.platform.backups import Restored
 from codebutler.platform.files import FileLock
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.protocol.messages import TurnEnded
 from codebutler_worker.store import tables
 from codebutler_worker.store.queries import (

@@ -36,7 +36,7 @@ from codebutler.domain.errors import (
     StoreError,
     StoreTooNewError,
 )
-from codebutler.platform import signals
+from codebutler.platform import kill_points
 from codebutler.platform.backups import Backups, DailyBackups, directory_name
 from codebutler.platform.processes import shorten_switch_interval
 from codebutler.platform.signals import ignore_interrupts
@@ -255,7 +255,7 @@ def main(connection: Connection) -> None:
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     shorten_switch_interval()
-    signals.watch(f"worker:{current_process().name}", os.environ)
+    kill_points.watch(f"worker:{current_process().name}", os.environ)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
     sys.exit(asyncio.run(serve(sock, SystemClock(), _roster, Home.from_env(os.environ))))

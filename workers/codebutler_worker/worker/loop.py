@@ -10,7 +10,7 @@ from functools import partial
 
 from codebutler.config.programs import program_names
 from codebutler.domain.errors import EXIT_FAILED, ProtocolError, StoreError
-from codebutler.platform.signals import reached
+from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import Tasks
 from codebutler.protocol.conversations import AskDiff, AskFound, AskThread
 from codebutler.protocol.messages import (
