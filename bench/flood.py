@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.figures import Figure, limit
 from bench.scene import DEADLINE_S, BenchError, Pace, Scene, all_ready, scene
 from codebutler.domain.clock import SystemClock
-from codebutler.text.requests import EnvelopeParser
+from codebutler.text.envelopes import EnvelopeParser
 from codebutler_worker.agents.session_logs import SESSIONS, SessionLogs
 from codebutler_worker.store.opening import prepare_state_dir
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from codebutler.domain.clock import Clock
-from codebutler.intake.intake import Dispatcher, GoOn, Steps
+from codebutler.intake.dispatcher import Dispatcher, GoOn, Steps
 from codebutler.intake.records import Entry
 from tests.clock import ManualClock
 

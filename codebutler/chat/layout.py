@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.chat.people import PayloadError
+from codebutler.chat.payload import PayloadError
 from codebutler.domain.message import (
     ALLOW_ACTION,
     ALLOW_SESSION_ACTION,

@@ -1,9 +1,6 @@
 """Display names of people, instead of their IDs. They are looked up in the background, so nothing ever waits for one:
 until a name is known, the ID is shown. Users choose their own names, so names are for display only: identity is
-decided and audited by ID.
-
-Reads a chat's JSON field by field: a missing field or a wrong type is a PayloadError, never a crash. Pure.
-"""
+decided and audited by ID."""
 
 from __future__ import annotations
 
@@ -12,19 +9,12 @@ import logging
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
 
 from msgspec import Struct
 
 from codebutler.config.chats import SECTIONS, ChatName, chat_of
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import (
-    ChatAuthError,
-    ChatError,
-    ChatRateLimitedError,
-    ChatUnreachableError,
-    CodeButlerError,
-)
+from codebutler.domain.errors import ChatAuthError, ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.domain.model import OPERATOR
 from codebutler.domain.refs import PersonRef
 from codebutler.platform.tasks import wait_for
@@ -126,85 +116,3 @@ def readable(name: str) -> str:
     shown = "".join(sign for sign in name if sign.isspace() or unicodedata.category(sign)[0] != "C")
     line = " ".join(shown.split())[:NAME_CHARS].rstrip()
     return "" if _LIKE_AN_ID.search(line) or line.casefold() == OPERATOR else line
-
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-class PayloadError(CodeButlerError):
-    """The chat sent data of an unknown shape."""
-
-
-class Ignored(Struct, frozen=True):
-    """Nothing for us, and why."""
-
-    reason: str
-
-
-def required(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``. Raises PayloadError if it is missing."""
-    if not (value := optional(data, name)):
-        raise PayloadError(f"a payload without {name}")
-    return value
-
-
-def optional(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``, cleaned; "" if it is missing. Raises PayloadError for another type."""
-    value = data.get(name)
-    if value is not None and not isinstance(value, str):
-        raise PayloadError(f"a payload whose {name} is not text")
-    if not value:
-        return ""
-    return value if value.isprintable() else clean(value)
-
-
-def text_in(data: Mapping[str, Any], name: str) -> str:
-    """The text under ``name``, cleaned; "" if it is missing."""
-    value = data.get(name)
-    if not isinstance(value, str):
-        return ""
-    return value if value.isprintable() else clean(value)
-
-
-def mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The object under ``name``. Raises PayloadError if it is missing."""
-    value = data.get(name)
-    if not isinstance(value, Mapping):
-        raise PayloadError(f"a payload without {name}")
-    return value
-
-
-def section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The object under ``name``; an empty one if it is missing."""
-    value = data.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def mappings(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The objects in the list under ``name``; none if there is no list."""
-    found = data.get(name)
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
-
-
-def number(data: Mapping[str, Any], name: str) -> int:
-    """The number under ``name``. Raises PayloadError if it is missing."""
-    value = data.get(name)
-    if not is_number(value):
-        raise PayloadError(f"a payload without {name}")
-    return value
-
-
-def size(data: Mapping[str, Any], name: str) -> int:
-    """The number under ``name``; 0 if it is missing."""
-    value = data.get(name)
-    return value if is_number(value) and value > 0 else 0
-
-
-def is_number(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number that JSON carries exactly."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
-
-
-def clean(text: str) -> str:
-    """NUL ends strings in the programs we start, and half a surrogate pair cannot be stored; neither is printable."""
-    return _SURROGATES.sub("�", text.replace("\0", ""))

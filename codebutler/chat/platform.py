@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from codebutler.config.schema import Config
     from codebutler.domain.clock import Clock
     from codebutler.intake.direct import DirectThreads
-    from codebutler.intake.intake import Dispatcher, Intake
+    from codebutler.intake.dispatcher import Dispatcher
+    from codebutler.intake.intake import Intake
     from codebutler.intake.journal import Journal
     from codebutler.intake.records import Notes
     from codebutler.intake.repos import Repo, RepoTable

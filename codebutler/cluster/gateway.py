@@ -15,6 +15,7 @@ from msgspec import structs
 from codebutler.cluster.absence import AbsenceNotices
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
+from codebutler.cluster.calls import HostCalls
 from codebutler.cluster.connection import FloodGuard, LogLimiter
 from codebutler.cluster.fleet import Fleet, HostedRepo
 from codebutler.cluster.leases import Epochs
@@ -47,7 +48,7 @@ from codebutler.cluster.messages import (
     encode,
 )
 from codebutler.cluster.moving import HostMoves, RemovalListener
-from codebutler.cluster.questions import HostCalls, HostQuestions
+from codebutler.cluster.questions import HostQuestions
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.clock import Clock

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.files import PrivateDir
-from codebutler.text.markup import decode_yaml
+from codebutler.text.yaml import decode_yaml
 
 SKILLS = "skills"
 MAX_SKILLS = 100

@@ -27,7 +27,8 @@ from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock, zone_of
 from codebutler.intake.direct import DirectReader
-from codebutler.intake.intake import Dispatcher, Intake, Steps, Threads
+from codebutler.intake.dispatcher import Dispatcher, Steps
+from codebutler.intake.intake import Intake, Threads
 from codebutler.intake.repos import with_env_file
 from codebutler.observe.audit import maintain
 from codebutler.parent.apphome import Cards

@@ -36,7 +36,8 @@ from codebutler.domain.model import (
 )
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.direct import DirectThreads, allowed, home_of, items_of, root_of
-from codebutler.intake.intake import GoOn, Refusals
+from codebutler.intake.dispatcher import GoOn
+from codebutler.intake.intake import Refusals
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo

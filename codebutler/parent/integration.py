@@ -15,7 +15,8 @@ from codebutler.config.chats import ChatName, chat_of
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ChatAuthError
 from codebutler.domain.refs import ConversationRef, PersonRef
-from codebutler.intake.intake import Dispatcher, Intake
+from codebutler.intake.dispatcher import Dispatcher
+from codebutler.intake.intake import Intake
 from codebutler.intake.records import Notes, OwnNotes
 from codebutler.parent.apphome import AppHome, Cards, HomeSources
 from codebutler.parent.moving import RepoMoves

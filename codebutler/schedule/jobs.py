@@ -19,8 +19,8 @@ from codebutler.domain.clock import zone_of
 from codebutler.domain.errors import ConfigError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
 from codebutler.schedule.cron import Cron, parse
-from codebutler.text.markup import decode_yaml
 from codebutler.text.requests import is_plain
+from codebutler.text.yaml import decode_yaml
 
 MAX_VALUE_CHARS = 4000
 MIN_SECRET_CHARS = 16

@@ -28,7 +28,7 @@ EXEMPT = {
     "codebutler/config/resolve.py": "the environment's names for their keys",
     "codebutler/chat/platform.py": "the list of platforms",
     "codebutler/cli/serve.py": "`codebutler workspace` says whose API it speaks",
-    "codebutler/text/requests.py": "the marks of envelopes, a public promise to agents in every chat",
+    "codebutler/text/envelopes.py": "the marks of envelopes, a public promise to agents in every chat",
     "codebutler/text/redact.py": "what secrets look like, of every service",
     "workers/codebutler_worker/agents/running.py": "tells agents those marks",
 }

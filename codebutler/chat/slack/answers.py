@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from codebutler.chat.people import PayloadError, Person, section, text_in
+from codebutler.chat.payload import PayloadError, section, text_in
+from codebutler.chat.people import Person
 from codebutler.chat.port import HistoryPage, Identity, Own, OwnPage
 from codebutler.domain.errors import ChatError
 from codebutler.domain.refs import NO_PERSON, ConversationRef, MessageRef, PersonRef

@@ -13,7 +13,8 @@ import aiohttp
 from yarl import URL
 
 from codebutler.chat.layout import ReasonForm, Section
-from codebutler.chat.people import Person, mappings, text_in
+from codebutler.chat.payload import mappings, text_in
+from codebutler.chat.people import Person
 from codebutler.chat.port import Capabilities, Download, HistoryPage, Identity, Limit, Limits, OwnPage, Take
 from codebutler.chat.slack.answers import (
     ChannelInfo,

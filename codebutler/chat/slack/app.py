@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from codebutler.chat.people import PayloadError
+from codebutler.chat.payload import PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.answers import identity_in
 from codebutler.chat.slack.api import SlackApi

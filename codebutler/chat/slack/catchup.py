@@ -36,7 +36,8 @@ from codebutler.chat.slack.missed import (
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, StoreError
 from codebutler.domain.refs import ConversationRef, MessageRef
-from codebutler.intake.intake import Dispatcher, Intake
+from codebutler.intake.dispatcher import Dispatcher
+from codebutler.intake.intake import Intake
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Gap
 from codebutler.intake.repos import Repo

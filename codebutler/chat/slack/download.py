@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from yarl import URL
 
-from codebutler.chat.people import section, text_in
+from codebutler.chat.payload import section, text_in
 from codebutler.chat.port import ATTEMPTS, RETRY_S, Download, Take, file_details
 from codebutler.chat.slack.answers import is_recording, shares_in
 from codebutler.chat.slack.http import retry_after_s

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from codebutler.chat.layout import REASON_CHARS, Placed, ReasonForm, packed, placed
-from codebutler.chat.people import (
+from codebutler.chat.payload import (
     Ignored,
     PayloadError,
     clean,

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from codebutler.chat.layout import Box, Section
-from codebutler.chat.people import PayloadError, clean, mappings, section
+from codebutler.chat.payload import PayloadError, clean, mappings, section
 from codebutler.chat.port import History, HistoryMessage, HistoryPage, Identity
 from codebutler.chat.slack.answers import cursor_in, op_id_of
 from codebutler.chat.slack.missed import ShownMessage

@@ -21,7 +21,7 @@ from websockets.frames import Frame as WireFrame
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
-from codebutler.chat.people import Ignored, PayloadError
+from codebutler.chat.payload import Ignored, PayloadError
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.forms import form_refused, in_vain, is_at_home, is_form
 from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from codebutler.chat.people import (
+from codebutler.chat.payload import (
     Ignored,
     PayloadError,
     clean,
@@ -29,14 +29,7 @@ from codebutler.chat.slack.answers import DIRECT, is_recording, thread_of, ts_of
 from codebutler.chat.slack.forms import FormAsked, PressedInVain, interaction
 from codebutler.chat.slack.missed import ShownMessage
 from codebutler.chat.slack.mrkdwn import unescape
-from codebutler.domain.model import (
-    Event,
-    File,
-    MessageDeleted,
-    MessageEdited,
-    MessagePosted,
-    SlashCommand,
-)
+from codebutler.domain.model import Event, File, MessageDeleted, MessageEdited, MessagePosted, SlashCommand
 from codebutler.domain.refs import ConversationRef, PersonRef
 
 # Subtypes of people's messages; every other subtype is a notice of the workspace or a program's.

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.people import Ignored, PayloadError, Person
+from codebutler.chat.payload import Ignored, PayloadError
+from codebutler.chat.people import Person
 from codebutler.chat.platform import ConnectedChat, Host, Opening, PersonalPages
 from codebutler.chat.port import ChannelMoved, Identity, identified
 from codebutler.chat.telegram.api import BotApi

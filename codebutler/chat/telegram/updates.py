@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from codebutler.chat.people import (
+from codebutler.chat.payload import (
     Ignored,
     PayloadError,
     clean,

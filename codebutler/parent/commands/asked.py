@@ -23,7 +23,7 @@ from codebutler.domain.message import Message
 from codebutler.domain.model import Command, MessagePosted, Post, SlashCommand, TurnOutcome
 from codebutler.domain.refs import NO_PERSON, ConversationRef
 from codebutler.domain.word import Word
-from codebutler.intake.intake import GoOn
+from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.journal import Journal
 from codebutler.intake.records import Entry
 from codebutler.intake.repos import Repo

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from codebutler.config.schema import AuthorizationRule, AuthorizationSection, ForgeSection, GitSection
-from codebutler.text.requests import enveloped
+from codebutler.text.envelopes import enveloped
 from codebutler_worker.agents.backend import AgentEvent, Text, ToolUse
 from tests.events import clicked
 from tests.forgeserver.github import NAME, OWNER, TOKEN, GitHubServer, certificate, serving

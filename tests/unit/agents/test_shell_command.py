@@ -8,7 +8,7 @@ import pytest
 
 from codebutler.config.programs import RUN, is_session, program_names, program_of
 from codebutler.config.schema import CommandRule, Config
-from codebutler.text.requests import Envelope, parts_of
+from codebutler.text.envelopes import Envelope, parts_of
 from codebutler_worker.agents.running import DEFAULT, instructions
 from codebutler_worker.agents.shell.backend import argv, policy_of
 from codebutler_worker.agents.shell.run import keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codebutler.text.requests import Envelope, parts_of
+from codebutler.text.envelopes import Envelope, parts_of
 from codebutler_worker.conversation.history import Missed
 from codebutler_worker.conversation.prepare import (
     BegunTurn,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from codebutler.domain.model import Command, NoRequest, Prompt, Request
-from codebutler.intake.intake import RETRY_S
+from codebutler.intake.dispatcher import RETRY_S
 from codebutler.intake.records import Entry
 from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import beside

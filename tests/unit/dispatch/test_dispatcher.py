@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
 from codebutler.domain.model import Command, Prompt, Request
-from codebutler.intake.intake import GoOn
+from codebutler.intake.dispatcher import GoOn
 from codebutler.intake.records import Entry
 from codebutler.observe.chain import AuditAct
 from codebutler.platform.tasks import beside

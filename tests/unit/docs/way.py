@@ -34,7 +34,9 @@ STEPS = (
     Step("adapter", "intake", "check permission and duplicates", "intake/intake.py", "Intake.accept"),
     Step("intake", "intake", "write to the journal", "intake/journal.py", "Journal.append"),
     Step("adapter", "person", "acknowledge", "chat/slack/link.py", "SocketLink._handle"),
-    Step("intake", "intake", "hold back, answer here or audit", "intake/intake.py", "Dispatcher.dispatch"),
+    Step(
+        "intake", "intake", "hold back, answer here or audit", "intake/dispatcher.py", "Dispatcher.dispatch"
+    ),
     Step(
         "intake",
         "supervisor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.text.requests import Envelope
+from codebutler.text.envelopes import Envelope
 from codebutler_worker.present.progress import posts
 from tests.shown import text_of
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.text.requests import (
+from codebutler.text.envelopes import (
     MAX_BODY_CHARS,
     Envelope,
     EnvelopeParser,

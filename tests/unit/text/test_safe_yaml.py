@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from codebutler.text.markup import decode_yaml
+from codebutler.text.yaml import decode_yaml
 
 
 class Shape(msgspec.Struct):
@@ -46,7 +46,7 @@ def test_hostile_yaml_is_refused(what: str) -> None:
         "import resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (10, 10));"
         "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30));"
         "from tests.unit.text.test_safe_yaml import Shape; import msgspec;"
-        "from codebutler.text.markup import decode_yaml\n"
+        "from codebutler.text.yaml import decode_yaml\n"
         "try: decode_yaml(sys.stdin.buffer.read(), Shape)\n"
         "except msgspec.DecodeError as error: print(error)\n"
     )

@@ -19,7 +19,7 @@ from codebutler.config.schema import CommandRule, RepoSettings
 from codebutler.domain.clock import Clock, SystemClock
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.lookup import look_up, missing_rule, path_of
-from codebutler.text.requests import enveloped
+from codebutler.text.envelopes import enveloped
 from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import (
     AgentEvent,

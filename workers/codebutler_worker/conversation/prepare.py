@@ -18,7 +18,7 @@ from codebutler.config.schema import CommandRule, Config
 from codebutler.domain.errors import CodeButlerError, StoreError
 from codebutler.domain.model import Value
 from codebutler.domain.refs import MessageRef
-from codebutler.text.requests import enveloped
+from codebutler.text.envelopes import enveloped
 from codebutler.text.wording import format_size, one_line
 from codebutler_worker.changes.card import UNDONE
 from codebutler_worker.changes.pending import put_off_checks, withdraw_checks

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from codebutler.domain.errors import StoreError
 from codebutler.domain.model import Post, Upload
-from codebutler.text.requests import Envelope, EnvelopeParser, Part, parts_of, prose_of
+from codebutler.text.envelopes import Envelope, EnvelopeParser, Part, parts_of, prose_of
 from codebutler_worker.agents.backend import Finished
 from codebutler_worker.changes.card import push_offer
 from codebutler_worker.conversation.approvals import open_poll

@@ -24,7 +24,7 @@ from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.capabilities import RESULT_NAME
 from codebutler.protocol.messages import Doing, TurnStarted
-from codebutler.text.requests import Prose, prose_of
+from codebutler.text.envelopes import Prose, prose_of
 from codebutler.text.wording import count
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (

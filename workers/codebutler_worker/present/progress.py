@@ -20,9 +20,9 @@ from codebutler.domain.model import Operation, Post, Upload
 from codebutler.domain.refs import NO_PERSON, MessageRef, PersonRef
 from codebutler.protocol.messages import MAX_FETCH_BYTES, Live
 from codebutler.text.disguised import CUT
+from codebutler.text.envelopes import Envelope, before_any
 from codebutler.text.markdown import beginning, closed, split_markdown, whole_tables
 from codebutler.text.markup import clip, fence, plain
-from codebutler.text.requests import Envelope, before_any
 from codebutler.text.wording import amount, count, one_line, ordinal, span
 from codebutler_worker.agents.backend import (
     AgentEvent,

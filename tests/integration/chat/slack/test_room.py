@@ -10,7 +10,7 @@ from typing import Any
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
-from codebutler.chat.people import Ignored
+from codebutler.chat.payload import Ignored
 from codebutler.chat.slack.api import SlackApi
 from codebutler.chat.slack.link import SocketEnvelope, SocketTiming
 from codebutler.chat.slack.payloads import Notice, parse_envelope, shown

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codebutler.chat.layout import Placed, ReasonForm, packed
-from codebutler.chat.people import Ignored, PayloadError
+from codebutler.chat.payload import Ignored, PayloadError
 from codebutler.chat.slack.forms import FormAsked, interaction, reason_view
 from codebutler.domain.model import ButtonClicked
 from tests.events import clicked

@@ -9,20 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.people import Ignored, PayloadError
+from codebutler.chat.payload import Ignored, PayloadError
 from codebutler.chat.port import ChannelMoved, Identity
-from codebutler.chat.slack.payloads import (
-    HomeOpened,
-    Notice,
-    parse_envelope,
-    shown,
-)
-from codebutler.domain.model import (
-    Event,
-    File,
-    MessageEdited,
-    MessagePosted,
-)
+from codebutler.chat.slack.payloads import HomeOpened, Notice, parse_envelope, shown
+from codebutler.domain.model import Event, File, MessageEdited, MessagePosted
 from tests import events
 from tests.events import slashed
 

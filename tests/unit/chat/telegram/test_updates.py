@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codebutler.chat.people import Ignored, PayloadError
+from codebutler.chat.payload import Ignored, PayloadError
 from codebutler.chat.telegram.updates import (
     BotIdentity,
     ButtonPressed,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from codebutler.config.schema import PermissionMode
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler.text.requests import enveloped
+from codebutler.text.envelopes import enveloped
 from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import AgentEvent, Approval, Plan, Question, Text, ToolUse
 from codebutler_worker.agents.native.cleaning import BYTES_PER_TOKEN

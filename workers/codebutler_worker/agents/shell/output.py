@@ -10,7 +10,7 @@ from collections import deque
 
 from msgspec import Struct
 
-from codebutler.text.requests import Envelope, EnvelopeParser, Part, enveloped
+from codebutler.text.envelopes import Envelope, EnvelopeParser, Part, enveloped
 
 HEAD_BYTES = 256 * 2**10
 TAIL_BYTES = 24 * 2**10
