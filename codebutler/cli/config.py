@@ -19,8 +19,7 @@ from codebutler.cli.context import effective_config, home, known_repositories, r
 from codebutler.cli.output import is_interactive, print_json, print_line, warn
 from codebutler.cli.prompts import ask, ask_secret
 from codebutler.config.channels import channel_in
-from codebutler.config.load import check_layer, is_list, parse_layer
-from codebutler.config.merge import default_layer, leaves, put
+from codebutler.config.load import check_layer, default_layer, is_list, leaves, parse_layer, put
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
 from codebutler.config.programs import agent_fault
 from codebutler.config.registering import encode_config, prepare_directory

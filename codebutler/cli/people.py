@@ -17,7 +17,7 @@ from codebutler.cli.context import effective_config, home, reload_supervisor
 from codebutler.cli.output import notice, print_json, print_line, warn
 from codebutler.config.channels import served_chats
 from codebutler.config.chats import PEOPLE, SECTIONS, ChatSection, section_of
-from codebutler.config.merge import put, value_at
+from codebutler.config.load import put, value_at
 from codebutler.config.paths import RepoPaths
 from codebutler.config.registry import Registry
 from codebutler.config.schema import Config

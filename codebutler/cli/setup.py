@@ -19,8 +19,7 @@ from codebutler.cli.output import is_interactive, notice, print_line
 from codebutler.cli.people import allow_in, nobody_allowed
 from codebutler.cli.prompts import choose, prompter
 from codebutler.config.channels import served_chats
-from codebutler.config.load import check_layer
-from codebutler.config.merge import put
+from codebutler.config.load import check_layer, put
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ConfigError
 

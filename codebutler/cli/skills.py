@@ -12,7 +12,7 @@ from codebutler.cli.command import App
 from codebutler.cli.config import Layer, change
 from codebutler.cli.context import effective_config, home, known_repositories, reload_supervisor, repository
 from codebutler.cli.output import notice, print_json, print_line, print_table, printable_lines, warn
-from codebutler.config.merge import put
+from codebutler.config.load import put
 from codebutler.config.paths import RepoPaths
 from codebutler.config.registering import prepare_directory
 from codebutler.config.registry import Registry

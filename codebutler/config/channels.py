@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from codebutler.config.chats import SECTIONS, ChatName, section_of
-from codebutler.config.merge import Layer, put, value_at
+from codebutler.config.load import Layer, put, value_at
 from codebutler.config.registry import host_in
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.config.section import BudgetSection, MetricsSection, TracingSection, limits_any

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from codebutler.config.load import join, known_keys, printable_key
-from codebutler.config.merge import put
+from codebutler.config.load import join, known_keys, printable_key, put
 from codebutler.config.schema import Config
 from codebutler.domain.errors import ConfigError
 

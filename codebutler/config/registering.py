@@ -13,8 +13,7 @@ import msgspec
 
 from codebutler.config.channels import CHANNEL_KEYS, channel_in, set_channel
 from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked
-from codebutler.config.load import check_layer, parse_layer
-from codebutler.config.merge import put
+from codebutler.config.load import check_layer, parse_layer, put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths, make_private
 from codebutler.config.registry import Registry, RepoEntry, add, read_jobs
 from codebutler.config.resolve import read_repo_config

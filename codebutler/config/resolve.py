@@ -18,8 +18,17 @@ from msgspec.structs import replace
 
 from codebutler.config.channels import channel_in, channel_layer
 from codebutler.config.chats import SECTIONS
-from codebutler.config.load import check_layer, parse_layer, tokens_of
-from codebutler.config.merge import Layer, MergedLayers, default_layer, leaves, merge, put
+from codebutler.config.load import (
+    Layer,
+    MergedLayers,
+    check_layer,
+    default_layer,
+    leaves,
+    merge,
+    parse_layer,
+    put,
+    tokens_of,
+)
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.programs import NATIVE_PREFIX, agent_fault, successor_of
 from codebutler.config.registry import RepoEntry

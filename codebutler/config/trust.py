@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codebutler.config.chats import PEOPLE, SECTIONS
-from codebutler.config.merge import JsonObject, Layer, MergedLayers, leaves, put, value_at
+from codebutler.config.load import JsonObject, Layer, MergedLayers, leaves, put, value_at
 
 Path = tuple[str, ...]
 Choose = Callable[[Any, Any], Any]

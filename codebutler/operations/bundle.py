@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from codebutler.config.merge import leaves
+from codebutler.config.load import leaves
 from codebutler.config.paths import Home, RepoPaths
 from codebutler.config.resolve import MASK, is_secret, resolve_global
 from codebutler.config.schema import Config

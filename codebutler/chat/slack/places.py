@@ -9,7 +9,7 @@ from codebutler.chat.people import Person, named
 from codebutler.chat.platform import BadOptionError, PlaceWish, RepoPlace
 from codebutler.chat.slack.answers import ChannelInfo
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.people import described, find_person, slack_api, wanted_in
+from codebutler.chat.slack.setup import described, find_person, slack_api, wanted_in
 from codebutler.config.registry import strip_accents
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.domain.refs import ConversationRef

@@ -56,13 +56,13 @@ class SlackPlatform(Platform):
 
     def check(self, config: Config) -> None:
         """Both tokens."""
-        from codebutler.chat.slack.integration import SlackIntegration
+        from codebutler.chat.slack.connection import SlackIntegration
 
         SlackIntegration.check(config)
 
     def open(self, given: Opening) -> Integration:
         """Its API."""
-        from codebutler.chat.slack.integration import SlackIntegration
+        from codebutler.chat.slack.connection import SlackIntegration
 
         return SlackIntegration(given)
 
@@ -96,7 +96,7 @@ class SlackPlatform(Platform):
 
     def doctor(self, config: Config, table: RepoTable, clock: Clock) -> AsyncIterator[Finding]:
         """Checks tokens, scopes, the clock, and the repositories' channels."""
-        from codebutler.chat.slack.people import check_slack
+        from codebutler.chat.slack.app import check_slack
 
         return check_slack(config.slack, table, clock)
 
@@ -104,7 +104,7 @@ class SlackPlatform(Platform):
         self, config: Config, wanted: Sequence[str], warn: Callable[[str], None]
     ) -> list[Person]:
         """By name, email address or user ID."""
-        from codebutler.chat.slack.people import find_people
+        from codebutler.chat.slack.setup import find_people
 
         return await find_people(config.slack, wanted, warn)
 
@@ -112,7 +112,7 @@ class SlackPlatform(Platform):
         """With their names, if there is a token to look them up."""
         if not config.slack.bot_token:
             return await super().allowed(config)
-        from codebutler.chat.slack.people import described, slack_api
+        from codebutler.chat.slack.setup import described, slack_api
 
         async with slack_api(config.slack) as api:
             return await described(api, config.slack.allowed_users)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from codebutler.chat.slack.integration import ATTEMPTS, DirectConversations
+from codebutler.chat.slack.connection import ATTEMPTS, DirectConversations
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from codebutler.intake.direct import DirectThreads
 from codebutler.intake.journal import Journal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from codebutler.chat.delivery.outgoing import Editor
 from codebutler.chat.delivery.sender import Sender
+from codebutler.chat.slack.connection import NOT_SERVED, UnservedPresses
 from codebutler.chat.slack.forms import PressedInVain
-from codebutler.chat.slack.integration import NOT_SERVED, UnservedPresses
 from codebutler.domain.errors import ChatError
 from codebutler.domain.message import said
 from codebutler.domain.model import Post

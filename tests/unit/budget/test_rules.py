@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.merge import BUILTIN_COMMANDS
+from codebutler.config.load import BUILTIN_COMMANDS
 from codebutler.config.programs import uses_model
 from codebutler.config.schema import Config
 from codebutler.config.section import BudgetSection, DailyLimit, TotalLimit

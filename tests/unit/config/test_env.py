@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from codebutler.config.load import known_keys
-from codebutler.config.merge import merge
+from codebutler.config.load import known_keys, merge
 from codebutler.config.resolve import VARIABLES, env_layers, parse_env_file
 from codebutler.domain.errors import ConfigError
 

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.merge import leaves
+from codebutler.config.load import leaves
 from codebutler.config.resolve import MASK, is_secret, mask_text, mask_values
 from codebutler.config.schema import Config
 

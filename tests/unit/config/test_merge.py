@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.config.merge import DEFAULT, Layer, default_layer, merge
+from codebutler.config.load import DEFAULT, Layer, default_layer, merge
 from codebutler.config.schema import Config
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codebutler.config.chats import SlackSection
-from codebutler.config.merge import JsonObject, Layer, default_layer, leaves, merge
+from codebutler.config.load import JsonObject, Layer, default_layer, leaves, merge
 from codebutler.config.permission import Where, admitted, may
 from codebutler.config.programs import objection
 from codebutler.config.schema import Config

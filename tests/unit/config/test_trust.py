@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.config.merge import DEFAULT, Layer, default_layer, leaves, merge, put
+from codebutler.config.load import DEFAULT, Layer, default_layer, leaves, merge, put
 from codebutler.config.schema import Config
 from codebutler.config.trust import HARMLESS, digest, is_guarded, strip_untrusted
 

@@ -12,8 +12,7 @@ import pytest
 
 from codebutler.cli.logs import parse_line
 from codebutler.cluster.membership import ClusterMembership
-from codebutler.config.load import check_layer
-from codebutler.config.merge import leaves
+from codebutler.config.load import check_layer, leaves
 from codebutler.config.schema import Config
 from codebutler.config.skills import parse_skill
 from codebutler.domain.commands import word_of

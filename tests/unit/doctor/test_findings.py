@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from codebutler.chat.slack.app import BOT_SCOPES, TokenFacts, ahead_of
-from codebutler.chat.slack.people import clock_finding, scopes_finding
+from codebutler.chat.slack.app import BOT_SCOPES, TokenFacts, ahead_of, clock_finding, scopes_finding
 from codebutler.cli.doctor import report_lines
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import AgentSection, Config, RepoSettings, SandboxSection
