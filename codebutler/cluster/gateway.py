@@ -269,9 +269,8 @@ class HostWorkers:
     @property
     def mover(self) -> Mover:
         """Moves repositories between the hosts."""
-        return HostMoves(
-            self._bus, self._epochs, self._fleet, self._clock, self._remotes, self._prepare
-        ).mover
+        moves = HostMoves(self._bus, self._epochs, self._fleet, self._clock, self._remotes, self._prepare)
+        return moves.mover
 
     @property
     def outbox_pending(self) -> int:
@@ -353,11 +352,8 @@ class HostWorkers:
         """An event from a gateway that no longer leads: its host takes it now, in its original place, if its author is
         still allowed. Raises ChatError if not."""
         repo = self._remotes[call.repo].repo
-        is_here = call.event.channel == repo.channel_id
-        if (
-            not is_here
-            or not may(admitted(call.event.user), "see", Where(repo.config, repo.channel_id)).allowed
-        ):
+        decision = may(admitted(call.event.user), "see", Where(repo.config, repo.channel_id))
+        if call.event.channel != repo.channel_id or not decision.allowed:
             raise ChatError("its author is no longer allowed to send it", DROPPED)
 
     async def _on_question(self, subject: str, body: bytes) -> bytes | None:
