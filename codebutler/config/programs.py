@@ -1,40 +1,25 @@
-"""The programs behind prefixes (`run`, `checks`, `commands`), which of them are shells, and the image for
-agents.
+"""The programs behind prefixes (`run`, `checks`, `commands`), which of them are shells, and the image for agents; and a
+thread's own settings: an agent, its model, and how freely it may work. Pure.
 
-The patterns of `authorization` apply to a shell's input. They catch accidents: a shell has countless ways to
-say the same; the sandbox is the boundary. RE2 matches them in time linear in the length of the text, for any
-pattern and text (github.com/google/re2). Pure.
+The patterns of `authorization` apply to a shell's input. They catch accidents: a shell has countless ways to say the
+same; the sandbox is the boundary. RE2 matches them in time linear in the length of the text, for any pattern and text
+(github.com/google/re2).
 
-Where programs are found: on our own PATH, then on the owner's login shell's.
-
-A service manager starts us with a bare PATH, and what people install for themselves (npm, nvm, Homebrew,
-pipx) is on the PATH that their shell's own files set. So we ask the shell, as editors do: interactive and
-login, because some installers write into one kind of file and some into the other.
-
-A thread's own settings: an agent, its model, and how freely it may work. The configuration is the limit: a mode that
-asks less than the configured one applies only for people in ``authorization.mayLoosen``.
+The configuration is a thread's limit: a mode that asks less than the configured one applies only for people in
+``authorization.mayLoosen``.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import pwd
 import re
-import select
-import signal
-import subprocess
-import time
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.config.paths import Home
 from codebutler.config.schema import (
     AgentName,
     ClaudeSection,
@@ -44,7 +29,6 @@ from codebutler.config.schema import (
     NativeSection,
     PermissionMode,
 )
-from codebutler.domain.errors import CodeButlerError
 
 RUN = CommandRule(prefix="run", binary="bash", args=("-c",), description="Run a shell command")
 
@@ -79,6 +63,17 @@ RUN set -e; \\
     cp "$(command -v cat)" {IDLER} && chmod 0111 {IDLER}
 WORKDIR /workspace
 """
+MODES: Mapping[str, PermissionMode] = MappingProxyType(
+    {"plan": "plan", "ask": "ask", "edit": "acceptEdits", "full": "bypassPermissions"}
+)
+"""Name to setting, strictest first."""
+Mode = PermissionMode | Literal[""]
+MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,99}")
+DEFAULT_MODEL = "default"
+"""Claude Code's default model, by name: without it, a session that used another keeps that one (2.1.328)."""
+_SECTIONS = ("claude", "kimi", "native")
+ModelSection = ClaudeSection | KimiSection | NativeSection
+"""The settings of an agent with a model and mode of ours."""
 
 
 def program_of(config: Config, prefix: str) -> CommandRule | None:
@@ -196,129 +191,6 @@ def objection_to_lines(config: Config, text: str) -> str:
     """The same for typed text: the first objection to one of its lines."""
     lines = (line for line in text.splitlines() if line.strip())
     return next((why for line in lines if (why := objection(config, line))), "")
-
-
-SHELL_LIMIT_S = 10.0
-MAX_SHELL_BYTES = 2**20
-PATH_NOTE = "search-path"
-MARK = "codebutler-asks-for-the-path"
-# Works in every shell with -ilc: sh, bash, zsh, fish.
-QUESTION = f"echo; echo {MARK}; printenv PATH; echo {MARK}"
-# The shell's own files may start anything: they get no token. The last variable tells them why they run.
-PASSED_ON = ("HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
-SHELL_VARIABLES = {"TERM": "dumb", "CODEBUTLER_ASKS_FOR_PATH": "1"}
-# Where `npm install --prefix ~/.local`, pipx and uv put programs, whether or not a shell knows.
-OWN_PROGRAMS = Path(".local/bin")
-
-
-async def find_search_path(env: Mapping[str, str], shell: Path | None, before: str = "") -> str:
-    """The PATH to look for programs in; that of ``env`` first, so that the caller's settings win.
-
-    Without a ``shell`` nobody is asked. ``before``: what was found the last time, for a shell that does not answer.
-    """
-    own = env.get("PATH") or os.defpath
-    home = Path(env.get("HOME") or "~").expanduser()
-    if not _is_ours(home):
-        return own
-    shell_path = "" if shell is None else await ask_shell(shell, env) or before
-    return join_paths(own, shell_path, str(home / OWN_PROGRAMS))
-
-
-async def save_search_path(home: Home, env: Mapping[str, str], shell: Path | None) -> str:
-    """The supervisor's PATH, which it saves in the home: for the next start, and for `codebutler doctor`."""
-    found = await find_search_path(env, shell, saved_path(home))
-    # An unwritable home must not stop the supervisor for this.
-    with home.open() as files, contextlib.suppress(CodeButlerError):
-        files.write(PATH_NOTE, os.fsencode(found))
-    return found
-
-
-def saved_path(home: Home) -> str:
-    """The PATH of the supervisor that was started last, "" if unknown."""
-    with home.open() as files:
-        return os.fsdecode(files.read(PATH_NOTE) or b"")
-
-
-def join_paths(own: str, *further: str) -> str:
-    """``own`` unchanged, plus new absolute entries of ``further``. Pure."""
-    entries = own.split(os.pathsep)
-    for path in further:
-        entries += [each for each in path.split(os.pathsep) if each.startswith("/") and each not in entries]
-    return os.pathsep.join(dict.fromkeys(entries))
-
-
-def login_shell() -> Path | None:
-    """The shell of this process's user, None if unknown."""
-    try:
-        shell = pwd.getpwuid(os.geteuid()).pw_shell
-    except KeyError:
-        return None
-    return Path(shell) if shell.startswith("/") else None
-
-
-async def ask_shell(shell: Path, env: Mapping[str, str], *, limit_s: float = SHELL_LIMIT_S) -> str:
-    """The PATH that ``shell`` sets, "" if it does not answer within ``limit_s`` seconds."""
-    return await asyncio.to_thread(_run_shell, shell, env, limit_s)
-
-
-def _run_shell(shell: Path, env: Mapping[str, str], limit_s: float) -> str:
-    passed = {name: env[name] for name in PASSED_ON if name in env}
-    try:
-        # In a separate session: an interactive shell would take over our terminal.
-        process = subprocess.Popen(
-            (str(shell), "-ilc", QUESTION),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.defpath, "SHELL": str(shell), **passed, **SHELL_VARIABLES},
-            cwd="/",
-            start_new_session=True,
-        )
-    except OSError:
-        return ""
-    assert process.stdout is not None
-    # Not to the end of the output: programs that the shell's files leave running may hold it open.
-    with process.stdout:
-        output = _read(process.stdout.fileno(), time.monotonic() + limit_s)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    _, _, answer = output.partition(f"\n{MARK}\n".encode())
-    path, end, _ = answer.partition(f"\n{MARK}\n".encode())
-    return os.fsdecode(path) if end else ""
-
-
-def _read(pipe: int, until_s: float) -> bytes:
-    """The output up to the second mark, its end, the time limit or the size limit."""
-    output = b""
-    while output.count(f"{MARK}\n".encode()) < 2 and len(output) < MAX_SHELL_BYTES:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, until_s - time.monotonic()))
-        if not ready or not (chunk := os.read(pipe, 65536)):
-            break
-        output += chunk
-    return output
-
-
-def _is_ours(home: Path) -> bool:
-    """Nobody else's files may make us run something, least of all as root with another user's HOME."""
-    try:
-        found = home.stat()
-    except OSError:
-        return False
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o022
-
-
-MODES: Mapping[str, PermissionMode] = MappingProxyType(
-    {"plan": "plan", "ask": "ask", "edit": "acceptEdits", "full": "bypassPermissions"}
-)
-"""Name to setting, strictest first."""
-Mode = PermissionMode | Literal[""]
-MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]{0,99}")
-DEFAULT_MODEL = "default"
-"""Claude Code's default model, by name: without it, a session that used another keeps that one (2.1.328)."""
-_SECTIONS = ("claude", "kimi", "native")
-ModelSection = ClaudeSection | KimiSection | NativeSection
-"""The settings of an agent with a model and mode of ours."""
 
 
 class Choice(Struct, frozen=True):

@@ -21,7 +21,6 @@ from codebutler.chat.platform import platform
 from codebutler.config.channels import served_chats, without_chats, without_tokens
 from codebutler.config.chats import SECTIONS, NewReposSection
 from codebutler.config.paths import Home
-from codebutler.config.programs import find_search_path, login_shell, saved_path
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config, RepoSettings
 from codebutler.domain.clock import Clock
@@ -32,7 +31,7 @@ from codebutler.intake import journal_file
 from codebutler.intake.repos import AGENT_VARIABLES, RepoTable, with_env_file
 from codebutler.parent.checkout import CheckoutLimits, FreshCheckout
 from codebutler.parent.making import root_of
-from codebutler.platform.lookup import TERMINAL_PATH
+from codebutler.platform.lookup import TERMINAL_PATH, find_search_path, login_shell, saved_path
 from codebutler.platform.system import OperatingSystem, this_system
 from codebutler.protocol.capabilities import AgentResult, CheckupLine, LiveResult, keep_result
 from codebutler.protocol.control import StatusReply, StatusRequest, reply_to
@@ -132,7 +131,7 @@ def _with_names(finding: Finding, group: tuple[RepoSettings, ...]) -> Finding:
 
 async def programs_path(home: Home, env: Mapping[str, str]) -> str:
     """Where the supervisor looks for programs: the running one, or the one that would run."""
-    running = is_held(home.lock) and saved_path(home)
+    running = is_held(home.lock) and saved_path(home.root)
     return running or await find_search_path(env, login_shell())
 
 

@@ -21,7 +21,6 @@ from codebutler.chat.platform import Platform, platform
 from codebutler.chat.terminal import Speaker
 from codebutler.config.channels import served_chats
 from codebutler.config.paths import Home
-from codebutler.config.programs import login_shell, save_search_path
 from codebutler.config.registry import JobsProvenance, Registry
 from codebutler.config.resolve import resolve_global
 from codebutler.config.schema import Config
@@ -44,6 +43,7 @@ from codebutler.parent.operator import Operator, ParentStatus
 from codebutler.parent.parts import Given, Parts, open_parts
 from codebutler.parent.services import ParentServices
 from codebutler.platform import kill_points
+from codebutler.platform.lookup import login_shell, save_search_path
 from codebutler.platform.processes import (
     disable_core_dumps,
     raise_limit,
@@ -100,7 +100,7 @@ async def begun(home: Home, env: Mapping[str, str], stopping: Stopping) -> Async
     # At a terminal the PATH already comes from a shell.
     shell = None if os.isatty(0) else login_shell()
     with SupervisorLock(home.lock), stopping.on_signals():
-        env["PATH"] = await save_search_path(home, env, shell)
+        env["PATH"] = await save_search_path(home.root, env, shell)
         yield Beginning(home, env, SystemClock(), descriptors, stopping)
 
 

@@ -14,7 +14,7 @@ import re
 import shlex
 from pathlib import Path
 
-from codebutler.config.programs import login_shell
+from codebutler.platform.lookup import login_shell
 from tests.e2e.house import House, house, whole_text
 
 BARE = "/usr/bin:/bin"

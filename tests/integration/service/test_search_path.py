@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.paths import Home
-from codebutler.config.programs import ask_shell, find_search_path, join_paths, save_search_path, saved_path
+from codebutler.platform.lookup import ask_shell, find_search_path, join_paths, save_search_path, saved_path
 from tests.programs import require
 
 BARE = "/usr/bin:/bin"
@@ -84,10 +84,10 @@ async def test_the_supervisors_is_noted_and_serves_when_the_shell_is_silent(home
     place = Home(home / ".codebutler").ensure()
     bash = require("bash")
     (home / ".bashrc").write_text("export PATH=/opt/told:$PATH\n")
-    found = await save_search_path(place, env_of(home), bash)
-    assert saved_path(place) == found
+    found = await save_search_path(place.root, env_of(home), bash)
+    assert saved_path(place.root) == found
     (home / ".bashrc").write_text("exit 1\n")
-    assert await save_search_path(place, env_of(home), bash) == found
+    assert await save_search_path(place.root, env_of(home), bash) == found
 
 
 def test_only_what_is_new_and_absolute_is_added() -> None:
