@@ -1,10 +1,16 @@
-"""The Web API over HTTP: authentication, arguments, rate limits, and faults that are injected on request."""
+"""The Web API over HTTP: authentication, arguments, rate limits (always counted, and enforced on request), and faults
+that are injected on request.
+
+Source of the limits: Slack's tiers of 1, 20, 50 and 100 calls a minute per method; one message a second and channel for
+chat.postMessage, with short bursts, and several hundred a minute for the whole workspace.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from math import ceil
 from typing import Literal
 
 import msgspec
@@ -16,11 +22,53 @@ from starlette.websockets import WebSocketClose
 
 from codebutler.domain.clock import Clock
 from codebutler.platform.http import admits
+from codebutler.workspace.call import Call, Params, WorkspaceContext, parse_params
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.methods.files import MAX_FILE_BYTES
-from codebutler.workspace.params import Params, RateLimits, parse_params
-from codebutler.workspace.responses import Call, WorkspaceContext
 from codebutler.workspace.state import BOT_SCOPES, Json, MethodError, User
+
+PER_MINUTE = {
+    "chat.update": 50,
+    "chat.delete": 50,
+    "reactions.add": 50,
+    "reactions.get": 50,
+    "reactions.remove": 20,
+    "conversations.list": 20,
+    "conversations.create": 20,
+    "conversations.info": 50,
+    "conversations.join": 50,
+    "conversations.history": 50,
+    "conversations.replies": 50,
+    "apps.connections.open": 50,
+    "chat.scheduleMessage": 50,
+    "chat.deleteScheduledMessage": 50,
+    "chat.scheduledMessages.list": 50,
+    "chat.startStream": 20,
+    "chat.stopStream": 20,
+    "pins.add": 20,
+    "pins.remove": 20,
+    "pins.list": 20,
+    "reactions.list": 20,
+    "files.list": 50,
+    "files.delete": 50,
+    "users.lookupByEmail": 50,
+    "assistant.threads.setStatus": 600,
+    "users.list": 20,
+}
+DEFAULT_PER_MINUTE = 100
+POST_BURST = 6
+POSTS_PER_S, POSTS_BURST = 5.0, 60
+"""For the whole workspace: the low end of "several hundred a minute"."""
+Kind = Literal["rate_limit", "status", "error", "delay", "reset", "lost", "hang"]
+MAX_BODY_BYTES = 4_000_000
+WITHOUT_TOKEN = frozenset({"api.test"})
+FOR_APP_TOKEN = frozenset({"api.test", "apps.connections.open"})
+LOGIN_PAGE = (
+    "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in to this workspace</body></html>"
+)
+LOOPBACK = "127.0.0.1"
+TRANSPORT = "codebutler.transport"
+_FORBIDDEN = PlainTextResponse("forbidden: open the address that was printed\n", 403)
 
 
 class Disconnect(msgspec.Struct, forbid_unknown_fields=True):
@@ -28,9 +76,6 @@ class Disconnect(msgspec.Struct, forbid_unknown_fields=True):
     events."""
 
     reason: Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets", "drop", "deafen"]
-
-
-Kind = Literal["rate_limit", "status", "error", "delay", "reset", "lost", "hang"]
 
 
 class Fault(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -78,14 +123,6 @@ class Faults:
     def clear(self) -> None:
         """Clear the pending faults."""
         self._queue.clear()
-
-
-MAX_BODY_BYTES = 4_000_000
-WITHOUT_TOKEN = frozenset({"api.test"})
-FOR_APP_TOKEN = frozenset({"api.test", "apps.connections.open"})
-LOGIN_PAGE = (
-    "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in to this workspace</body></html>"
-)
 
 
 class WebApi:
@@ -242,10 +279,6 @@ def _rate_limited(retry_after_s: int) -> Response:
     )
 
 
-LOOPBACK = "127.0.0.1"
-TRANSPORT = "codebutler.transport"
-
-
 class LoopbackGuard:
     """Refuses a foreign Host (DNS rebinding) and a foreign Origin (another site's page in the browser). Loopback is
     not authentication: tokens are checked behind this. Puts the connection's transport into the scope, so that a
@@ -268,10 +301,52 @@ class LoopbackGuard:
         await self._app(scope, receive, send)
 
 
-_FORBIDDEN = PlainTextResponse("forbidden: open the address that was printed\n", 403)
-
-
 def transport_of(connection: HTTPConnection) -> asyncio.Transport | None:
     """The connection's transport; None if the server does not expose it."""
     transport = connection.scope.get(TRANSPORT)
     return transport if isinstance(transport, asyncio.Transport) else None
+
+
+class _Bucket(Struct):
+    tokens: float
+    filled_s: float
+
+
+class RateLimits:
+    """A token bucket for each method, and for each channel that gets posts.
+
+    ``calls`` counts all by method, ``violations`` those that Slack would have refused, whether ``enforced``
+    or not.
+    """
+
+    def __init__(self, clock: Clock, *, enforced: bool = True) -> None:
+        self.enforced = enforced
+        self.calls: Counter[str] = Counter()
+        self.violations: Counter[str] = Counter()
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+
+    def wait_s(self, method: str, channel: str) -> int:
+        """0 if the call may pass (and is counted), else the Retry-After in whole seconds."""
+        self.calls[method] += 1
+        wait_s = self._retry_after_s(method, channel)
+        if wait_s:
+            self.violations[method] += 1
+        return wait_s if self.enforced else 0
+
+    def _retry_after_s(self, method: str, channel: str) -> int:
+        if method == "chat.postMessage":
+            wait_s = self._take_token(f"post {channel}", POST_BURST, 1.0)
+            return wait_s or self._take_token(method, POSTS_BURST, POSTS_PER_S)
+        per_minute = PER_MINUTE.get(method, DEFAULT_PER_MINUTE)
+        return self._take_token(method, per_minute, per_minute / 60)
+
+    def _take_token(self, key: str, burst: int, per_second: float) -> int:
+        now_s = self._clock.monotonic()
+        bucket = self._buckets.setdefault(key, _Bucket(float(burst), now_s))
+        bucket.tokens = min(float(burst), bucket.tokens + (now_s - bucket.filled_s) * per_second)
+        bucket.filled_s = now_s
+        if bucket.tokens >= 1:
+            bucket.tokens -= 1
+            return 0
+        return ceil((1 - bucket.tokens) / per_second)

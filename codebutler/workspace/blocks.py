@@ -1,12 +1,10 @@
-"""The parts of Block Kit that the workspace needs: block IDs, finding a button, and what Slack refuses: unknown
-types, texts that are missing, of the wrong type or too long, duplicate IDs. Pure. Source: Slack's Block Kit
-reference; the error messages resemble Slack's.
+"""The parts of Block Kit that the workspace needs: block IDs, finding a button, people's choices and texts in
+interactive elements, and what is refused: unknown types, texts that are missing, of the wrong type or too long,
+duplicate IDs. Pure.
 
-A person's choices and texts in interactive elements, in Slack's form, and their errors. Pure.
-
-An answer of the page is ``{block_id: {action_id: value}}``, a value being the typed text or the ``value`` of
-the chosen option(s). Slack's state is ``{block_id: {action_id: {"type": ..., field: ...}}}``. Source: Slack's
-reference of block elements and of the state of views.
+An answer of the page is ``{block_id: {action_id: value}}``, a value being the typed text or the ``value`` of the chosen
+option(s). Slack's state is ``{block_id: {action_id: {"type": ..., field: ...}}}``. Source: Slack's reference of Block
+Kit, of block elements and of the state of views; the error messages resemble Slack's.
 """
 
 from __future__ import annotations
@@ -46,6 +44,30 @@ STATELESS = frozenset({"overflow"})
 REQUIRED = "Please complete this required field."
 EMAIL_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*")
+MAX_BLOCKS = 50
+MAX_MARKDOWN_CHARS = 12_000
+# fmt: off
+BLOCKS = frozenset((
+    "actions", "alert", "call", "card", "carousel", "context", "context_actions", "data_table", "divider", "file",
+    "header", "image", "input", "markdown", "plan", "rich_text", "section", "table", "task_card", "video",
+))
+CONTROLS = frozenset((
+    *FIELDS, "button", "workflow_button", "file_input", "rich_text_input", "multi_external_select", "icon_button",
+    "feedback_buttons",
+))
+# fmt: on
+MAX_ACTION_ELEMENTS = 25
+MAX_CONTEXT_ELEMENTS = 10
+MAX_FIELDS = 10
+MAX_TEXT_CHARS = 3000
+MAX_ID_CHARS = 255
+MAX_OPTIONS = {"checkboxes": 10, "radio_buttons": 10, "overflow": 5}
+MAX_SELECT_OPTIONS = 100
+WITH_OPTIONS = frozenset(("static_select", "multi_static_select", *MAX_OPTIONS))
+# Place -> maximum number of characters of its plain text.
+PLAIN_TEXTS = {"placeholder": 150, "label": 2000, "hint": 2000}
+CONFIRM_TEXTS = {"title": 100, "text": 300, "confirm": 30, "deny": 30}
+STRINGS = {"value": 2000, "action_id": MAX_ID_CHARS, "url": 3000, "image_url": 3000, "alt_text": 2000}
 
 
 def elements(block: Json) -> Iterator[Json]:
@@ -166,10 +188,6 @@ def _choice_value(element: Json, field: str, value: Any) -> Any:
     raise MethodError("invalid_arguments", (f"no option {value!r}",))
 
 
-MAX_BLOCKS = 50
-MAX_MARKDOWN_CHARS = 12_000
-
-
 def checked_blocks(blocks: list[Json], limit: int = MAX_BLOCKS) -> list[Json]:
     """The blocks as Slack would store them, each with a block_id, each interactive element with an action_id. Raises
     MethodError invalid_blocks or msg_blocks_too_long."""
@@ -211,30 +229,6 @@ def _text(item: Json) -> str:
     if isinstance(text, dict):
         text = text.get("text")
     return text if isinstance(text, str) else ""
-
-
-# fmt: off
-BLOCKS = frozenset((
-    "actions", "alert", "call", "card", "carousel", "context", "context_actions", "data_table", "divider", "file",
-    "header", "image", "input", "markdown", "plan", "rich_text", "section", "table", "task_card", "video",
-))
-CONTROLS = frozenset((
-    *FIELDS, "button", "workflow_button", "file_input", "rich_text_input", "multi_external_select", "icon_button",
-    "feedback_buttons",
-))
-# fmt: on
-MAX_ACTION_ELEMENTS = 25
-MAX_CONTEXT_ELEMENTS = 10
-MAX_FIELDS = 10
-MAX_TEXT_CHARS = 3000
-MAX_ID_CHARS = 255
-MAX_OPTIONS = {"checkboxes": 10, "radio_buttons": 10, "overflow": 5}
-MAX_SELECT_OPTIONS = 100
-WITH_OPTIONS = frozenset(("static_select", "multi_static_select", *MAX_OPTIONS))
-# Place -> maximum number of characters of its plain text.
-PLAIN_TEXTS = {"placeholder": 150, "label": 2000, "hint": 2000}
-CONFIRM_TEXTS = {"title": 100, "text": 300, "confirm": 30, "deny": 30}
-STRINGS = {"value": 2000, "action_id": MAX_ID_CHARS, "url": 3000, "image_url": 3000, "alt_text": 2000}
 
 
 def invalid(reason: str, pointer: str) -> MethodError:

@@ -1,13 +1,11 @@
 """The app's open Socket Mode connections: tickets, hello and disconnect messages, and load balancing. Slack: a ticket
-is good for one connection; up to ten connections may be open. And the page's live feed: a bounded ring of events, sent
-as Server-Sent Events."""
+is good for one connection; up to ten connections may be open."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Literal, TypeVar
 
 import msgspec
@@ -16,67 +14,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDiscon
 
 from codebutler.workspace.state import Json, MethodError
 
-RING_EVENTS = 2000
-KEEP_ALIVE_S = 15.0
-
-
-class StreamEntry(Struct, frozen=True):
-    """An event with its number; ``audience`` None means everybody."""
-
-    number: int
-    event: Json
-    audience: frozenset[str] | None
-
-
-class Stream:
-    """The ring and its subscribers."""
-
-    def __init__(self, signal: Signal) -> None:
-        self._signal = signal
-        self._ring: deque[StreamEntry] = deque(maxlen=RING_EVENTS)
-        self._last = 0
-        self._closed = False
-
-    def publish(self, event: Json, audience: frozenset[str] | None = None) -> None:
-        """Publish an event to the users of ``audience`` (None: everybody), including those who connect shortly
-        after."""
-        self._last += 1
-        self._ring.append(StreamEntry(self._last, event, audience))
-        self._signal.notify()
-
-    def close(self) -> None:
-        """End all streams."""
-        self._closed = True
-        self._signal.notify()
-
-    async def follow(self, user: str, after: int | None) -> AsyncIterator[str]:
-        """SSE frames from now on, or those after number ``after``; "reset" if they are no longer in the ring."""
-        at = self._last if after is None else after
-        yield ": hello\n\n"
-        while not self._closed:
-            if at > self._last or at < self._last - len(self._ring):
-                at = self._last
-                yield f"event: reset\nid: {at}\ndata: {{}}\n\n"
-            for entry in self._after(at):
-                at = entry.number
-                if entry.audience is None or user in entry.audience:
-                    yield f"id: {at}\ndata: {msgspec.json.encode(entry.event).decode()}\n\n"
-            if not await self._wait_for_more(at):
-                yield ": still here\n\n"
-
-    def _after(self, number: int) -> list[StreamEntry]:
-        count = min(len(self._ring), max(0, self._last - number))
-        first = len(self._ring) - count
-        return [self._ring[index] for index in range(first, len(self._ring))]
-
-    async def _wait_for_more(self, number: int) -> bool:
-        try:
-            return await self._signal.until(lambda: self._closed or self._last > number, KEEP_ALIVE_S)
-        except TimeoutError:
-            return False
-
-
 T = TypeVar("T")
+MAX_CONNECTIONS = 10
+Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
 
 
 class Signal:
@@ -105,10 +45,6 @@ class Signal:
             await future
         finally:
             self._waiting.discard(future)
-
-
-MAX_CONNECTIONS = 10
-Reason = Literal["warning", "refresh_requested", "link_disabled", "too_many_websockets"]
 
 
 class Connection(Struct, eq=False):

@@ -1,13 +1,27 @@
-"""Turns changes in the workspace into events for the app (Socket Mode) and the page (stream)."""
+"""Turns changes in the workspace into events for the app (Socket Mode) and for the page: its live feed is a bounded
+ring of events, sent as Server-Sent Events. Ephemeral messages are such events alone: shown to one person only, and gone
+when the page that showed them is closed."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import Struct
+
+from codebutler.platform.tasks import BoundedDict
 from codebutler.workspace import render
-from codebutler.workspace.connections import Stream
+from codebutler.workspace.connections import Signal
 from codebutler.workspace.manifest import Subscriptions
 from codebutler.workspace.socket import Hub
 from codebutler.workspace.state import Channel, Json, Message, User, Workspace
 from codebutler.workspace.views import View, Views
+
+# Enough for the buttons on them to work while somebody looks at them.
+MAX_EPHEMERALS = 500
+RING_EVENTS = 2000
+KEEP_ALIVE_S = 15.0
 
 
 class Announcer:
@@ -192,3 +206,135 @@ class Announcer:
 
 def _audience(channel: Channel) -> frozenset[str] | None:
     return frozenset(channel.members) if channel.is_hidden else None
+
+
+class EphemeralMessage(Struct, kw_only=True):
+    """One ephemeral message of the app to ``user``."""
+
+    ts: str
+    channel: str
+    user: str
+    text: str
+    blocks: list[Json]
+    thread_ts: str | None = None
+
+
+class EphemeralMessages:
+    """Shows them, and finds them again while their buttons may be pressed."""
+
+    def __init__(self, workspace: Workspace, stream: Stream) -> None:
+        self._workspace = workspace
+        self._stream = stream
+        self._messages: BoundedDict[str, EphemeralMessage] = BoundedDict(MAX_EPHEMERALS)
+
+    def post(
+        self, channel: Channel, user: str, text: str, blocks: list[Json], thread_ts: str | None = None
+    ) -> str:
+        """Returns its ts."""
+        message = EphemeralMessage(
+            ts=self._workspace.next_ts(),
+            channel=channel.id,
+            user=user,
+            text=text,
+            blocks=blocks,
+            thread_ts=thread_ts,
+        )
+        self._messages[message.ts] = message
+        self._publish(message, {**self._render(message), "channel": channel.id})
+        return message.ts
+
+    def find(self, user: str, ts: str) -> EphemeralMessage | None:
+        """The person's own only."""
+        message = self._messages.get(ts)
+        return message if message is not None and message.user == user else None
+
+    def replace(self, message: EphemeralMessage, text: str, blocks: list[Json]) -> None:
+        """Other content in the same place."""
+        message.text, message.blocks = text, blocks
+        self._publish(
+            message, self._hidden_event(message.channel, "message_changed", message=self._render(message))
+        )
+
+    def delete(self, message: EphemeralMessage) -> None:
+        """Nobody sees it any more, and its buttons cannot be pressed."""
+        del self._messages[message.ts]
+        self._publish(message, self._hidden_event(message.channel, "message_deleted", deleted_ts=message.ts))
+
+    def _render(self, message: EphemeralMessage) -> Json:
+        rendered: Json = {
+            "type": "message",
+            "user": self._workspace.bot.id,
+            "bot_id": self._workspace.bot.bot_id,
+            "text": message.text,
+            "ts": message.ts,
+            "is_ephemeral": True,
+        }
+        if message.blocks:
+            rendered["blocks"] = message.blocks
+        if message.thread_ts:
+            rendered["thread_ts"] = message.thread_ts
+        return rendered
+
+    def _hidden_event(self, channel_id: str, subtype: str, **fields: object) -> Json:
+        ts = self._workspace.next_ts()
+        event: Json = {"type": "message", "subtype": subtype, "hidden": True, "channel": channel_id, "ts": ts}
+        return {**event, **fields}
+
+    def _publish(self, message: EphemeralMessage, event: Json) -> None:
+        self._stream.publish(event, frozenset({message.user}))
+
+
+class StreamEntry(Struct, frozen=True):
+    """An event with its number; ``audience`` None means everybody."""
+
+    number: int
+    event: Json
+    audience: frozenset[str] | None
+
+
+class Stream:
+    """The ring and its subscribers."""
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+        self._ring: deque[StreamEntry] = deque(maxlen=RING_EVENTS)
+        self._last = 0
+        self._closed = False
+
+    def publish(self, event: Json, audience: frozenset[str] | None = None) -> None:
+        """Publish an event to the users of ``audience`` (None: everybody), including those who connect shortly
+        after."""
+        self._last += 1
+        self._ring.append(StreamEntry(self._last, event, audience))
+        self._signal.notify()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        self._signal.notify()
+
+    async def follow(self, user: str, after: int | None) -> AsyncIterator[str]:
+        """SSE frames from now on, or those after number ``after``; "reset" if they are no longer in the ring."""
+        at = self._last if after is None else after
+        yield ": hello\n\n"
+        while not self._closed:
+            if at > self._last or at < self._last - len(self._ring):
+                at = self._last
+                yield f"event: reset\nid: {at}\ndata: {{}}\n\n"
+            for entry in self._after(at):
+                at = entry.number
+                if entry.audience is None or user in entry.audience:
+                    yield f"id: {at}\ndata: {msgspec.json.encode(entry.event).decode()}\n\n"
+            if not await self._wait_for_more(at):
+                yield ": still here\n\n"
+
+    def _after(self, number: int) -> list[StreamEntry]:
+        count = min(len(self._ring), max(0, self._last - number))
+        first = len(self._ring) - count
+        return [self._ring[index] for index in range(first, len(self._ring))]
+
+    async def _wait_for_more(self, number: int) -> bool:
+        try:
+            return await self._signal.until(lambda: self._closed or self._last > number, KEEP_ALIVE_S)
+        except TimeoutError:
+            return False

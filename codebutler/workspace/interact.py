@@ -7,7 +7,8 @@ import contextlib
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
 from codebutler.workspace.blocks import FIELDS, answer_value, form_problems, state_values
-from codebutler.workspace.responses import Responses, WorkspaceContext
+from codebutler.workspace.call import WorkspaceContext
+from codebutler.workspace.responses import Responses
 from codebutler.workspace.state import Channel, Json, MethodError, User, Workspace
 from codebutler.workspace.views import View
 

@@ -11,6 +11,10 @@ from msgspec import Struct, field
 from codebutler.domain.errors import CodeButlerError
 from codebutler.workspace.state import Json
 
+# Sent only to apps that subscribe explicitly: most have no use for them.
+OPT_IN_EVENTS = frozenset({"file_shared", "file_deleted", "team_join", "pin_added", "pin_removed"})
+MESSAGES = {"im": "message.im", "group": "message.groups", "channel": "message.channels"}
+
 
 class AppCommand(Struct, frozen=True, kw_only=True):
     """A slash command that the page completes and sends. ``words`` may follow it: name -> description."""
@@ -83,12 +87,6 @@ def offers_of(manifest: str) -> Offers:
             for one in features.shortcuts
         ),
     )
-
-
-# Sent only to apps that subscribe explicitly: most have no use for them.
-OPT_IN_EVENTS = frozenset({"file_shared", "file_deleted", "team_join", "pin_added", "pin_removed"})
-
-MESSAGES = {"im": "message.im", "group": "message.groups", "channel": "message.channels"}
 
 
 class Subscriptions(Struct, frozen=True, kw_only=True):

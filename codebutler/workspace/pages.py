@@ -19,11 +19,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from codebutler.workspace import render
 from codebutler.workspace.api import MAX_BODY_BYTES, Disconnect, Fault, WebApi, bearer_token, read_body
-from codebutler.workspace.connections import Stream
+from codebutler.workspace.call import WorkspaceContext, decode_body
+from codebutler.workspace.events import Stream
 from codebutler.workspace.interact import Dialogs, Interactions
 from codebutler.workspace.manifest import Offers
-from codebutler.workspace.params import decode_body
-from codebutler.workspace.responses import WorkspaceContext
 from codebutler.workspace.state import Json, MethodError, User
 
 _WEB = re.compile(r"https?://|mailto:", re.IGNORECASE)

@@ -23,17 +23,15 @@ from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.http import listen
 from codebutler.platform.http_server import serving
 from codebutler.workspace import render
-from codebutler.workspace.api import Faults, LoopbackGuard, WebApi, error_body, transport_of
-from codebutler.workspace.connections import Signal, Stream
-from codebutler.workspace.events import Announcer
+from codebutler.workspace.api import Faults, LoopbackGuard, RateLimits, WebApi, error_body, transport_of
+from codebutler.workspace.call import Call, Params, WorkspaceContext
+from codebutler.workspace.connections import Signal
+from codebutler.workspace.events import Announcer, EphemeralMessages, Stream
 from codebutler.workspace.manifest import AppCommand, Offers, Subscriptions
 from codebutler.workspace.methods import METHODS
 from codebutler.workspace.pages import Pages, UserManager
-from codebutler.workspace.params import Params, RateLimits
-from codebutler.workspace.responses import Call, WorkspaceContext
 from codebutler.workspace.socket import Hub, Timing
 from codebutler.workspace.state import Json, MethodError, Tokens, User, Workspace
-from codebutler.workspace.views import EphemeralMessages
 
 T = TypeVar("T")
 

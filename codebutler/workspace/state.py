@@ -16,6 +16,12 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 
 Json = dict[str, Any]
+CHANNEL_NAME = re.compile(r"[a-z0-9_\-\u00c0-\U0010ffff]{1,80}")
+BOT_SCOPES = (
+    "app_mentions:read,channels:history,channels:join,channels:manage,channels:read,chat:write,commands,"
+    "files:read,files:write,groups:history,groups:read,im:history,im:read,im:write,reactions:read,"
+    "reactions:write,users:read,users:read.email"
+)
 
 
 class MethodError(CodeButlerError):
@@ -188,14 +194,6 @@ def discard(sorted_items: list[str], item: str) -> None:
     at = bisect_left(sorted_items, item)
     if at < len(sorted_items) and sorted_items[at] == item:
         del sorted_items[at]
-
-
-CHANNEL_NAME = re.compile(r"[a-z0-9_\-\u00c0-\U0010ffff]{1,80}")
-BOT_SCOPES = (
-    "app_mentions:read,channels:history,channels:join,channels:manage,channels:read,chat:write,commands,"
-    "files:read,files:write,groups:history,groups:read,im:history,im:read,im:write,reactions:read,"
-    "reactions:write,users:read,users:read.email"
-)
 
 
 class Tokens(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,6 @@
-"""Modals and home tabs as data: trigger IDs, each person's stack of modals and home tab. Pure. Source: Slack's pages
-on modals, App Home and views.*: a trigger ID lives three seconds and works once; a stack holds three views; a hash
-that is not the latest is refused.
-
-Ephemeral messages: shown to one person only, and gone when the page that showed them is closed.
-"""
+"""Modals and home tabs as data: trigger IDs, each person's stack of modals and home tab. Pure. Source: Slack's pages on
+modals, App Home and views.*: a trigger ID lives three seconds and works once; a stack holds three views; a hash that is
+not the latest is refused."""
 
 from __future__ import annotations
 
@@ -14,11 +11,9 @@ import msgspec
 from msgspec import Struct, field
 
 from codebutler.domain.clock import Clock
-from codebutler.platform.tasks import BoundedDict
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace.blocks import state_values
-from codebutler.workspace.connections import Stream
-from codebutler.workspace.state import Channel, Json, MethodError, Workspace
+from codebutler.workspace.state import Json, MethodError
 
 TRIGGER_LIFE_S = 3.0
 TRIGGER_MEMORY_S = 60.0
@@ -251,83 +246,3 @@ def _is_same_block(view: View, content: Json, block_id: str) -> bool:
 
 def _invalid(reason: str) -> MethodError:
     return MethodError("invalid_arguments", (f"[ERROR] {reason}",))
-
-
-# Enough for the buttons on them to work while somebody looks at them.
-MAX_EPHEMERALS = 500
-
-
-class EphemeralMessage(Struct, kw_only=True):
-    """One ephemeral message of the app to ``user``."""
-
-    ts: str
-    channel: str
-    user: str
-    text: str
-    blocks: list[Json]
-    thread_ts: str | None = None
-
-
-class EphemeralMessages:
-    """Shows them, and finds them again while their buttons may be pressed."""
-
-    def __init__(self, workspace: Workspace, stream: Stream) -> None:
-        self._workspace = workspace
-        self._stream = stream
-        self._messages: BoundedDict[str, EphemeralMessage] = BoundedDict(MAX_EPHEMERALS)
-
-    def post(
-        self, channel: Channel, user: str, text: str, blocks: list[Json], thread_ts: str | None = None
-    ) -> str:
-        """Returns its ts."""
-        message = EphemeralMessage(
-            ts=self._workspace.next_ts(),
-            channel=channel.id,
-            user=user,
-            text=text,
-            blocks=blocks,
-            thread_ts=thread_ts,
-        )
-        self._messages[message.ts] = message
-        self._publish(message, {**self._render(message), "channel": channel.id})
-        return message.ts
-
-    def find(self, user: str, ts: str) -> EphemeralMessage | None:
-        """The person's own only."""
-        message = self._messages.get(ts)
-        return message if message is not None and message.user == user else None
-
-    def replace(self, message: EphemeralMessage, text: str, blocks: list[Json]) -> None:
-        """Other content in the same place."""
-        message.text, message.blocks = text, blocks
-        self._publish(
-            message, self._hidden_event(message.channel, "message_changed", message=self._render(message))
-        )
-
-    def delete(self, message: EphemeralMessage) -> None:
-        """Nobody sees it any more, and its buttons cannot be pressed."""
-        del self._messages[message.ts]
-        self._publish(message, self._hidden_event(message.channel, "message_deleted", deleted_ts=message.ts))
-
-    def _render(self, message: EphemeralMessage) -> Json:
-        rendered: Json = {
-            "type": "message",
-            "user": self._workspace.bot.id,
-            "bot_id": self._workspace.bot.bot_id,
-            "text": message.text,
-            "ts": message.ts,
-            "is_ephemeral": True,
-        }
-        if message.blocks:
-            rendered["blocks"] = message.blocks
-        if message.thread_ts:
-            rendered["thread_ts"] = message.thread_ts
-        return rendered
-
-    def _hidden_event(self, channel_id: str, subtype: str, **fields: object) -> Json:
-        ts = self._workspace.next_ts()
-        event: Json = {"type": "message", "subtype": subtype, "hidden": True, "channel": channel_id, "ts": ts}
-        return {**event, **fields}
-
-    def _publish(self, message: EphemeralMessage, event: Json) -> None:
-        self._stream.publish(event, frozenset({message.user}))

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from codebutler.domain.commands import WORDS
+from codebutler.workspace.events import EphemeralMessage
 from codebutler.workspace.state import User
-from codebutler.workspace.views import EphemeralMessage
 from tests.e2e.house import House, house, whole_text
 from tests.e2e.test_busy import STOPPED_S, bash, claude, eventually, model_env, processes
 from tests.e2e.test_matrix import rehearsal

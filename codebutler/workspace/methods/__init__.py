@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from codebutler.workspace.call import Method
 from codebutler.workspace.methods import chat, conversations, files, messages, users
-from codebutler.workspace.responses import Method
 
 METHODS: dict[str, Method] = {
     "chat.postMessage": chat.post_message,

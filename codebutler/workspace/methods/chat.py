@@ -7,7 +7,7 @@ import uuid
 
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
-from codebutler.workspace.responses import Call, Status
+from codebutler.workspace.call import Call, Status
 from codebutler.workspace.state import Channel, Json, Message, MethodError
 
 MAX_TEXT_CHARS = 40_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from codebutler.workspace import render
-from codebutler.workspace.params import make_cursor, page, parse_cursor
-from codebutler.workspace.responses import Call
+from codebutler.workspace.call import Call, make_cursor, page, parse_cursor
 from codebutler.workspace.state import Channel, Json, Message, MethodError, User, normalize_ts
 
 MAX_INVITED = 100
 # The ``types`` of the lists, by the ``channel_type`` of events.
 CHANNEL_TYPES = {"im": "im", "group": "private_channel", "channel": "public_channel"}
+MAX_TOPIC_CHARS = 250
 
 
 def list_channels(call: Call) -> Json:
@@ -194,9 +194,6 @@ def _message_page(call: Call, channel: Channel, shown: list[str], cursor: str) -
     if cursor:
         answer["response_metadata"] = {"next_cursor": cursor}
     return answer
-
-
-MAX_TOPIC_CHARS = 250
 
 
 def rename(call: Call) -> Json:

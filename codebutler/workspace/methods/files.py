@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from codebutler.workspace import blocks as block_kit
 from codebutler.workspace import render
+from codebutler.workspace.call import Call
 from codebutler.workspace.methods.chat import publish
-from codebutler.workspace.responses import Call
 from codebutler.workspace.state import Channel, Json, Message, MethodError, StoredFile
 
 MAX_FILE_BYTES = 100_000_000

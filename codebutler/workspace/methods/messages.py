@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from codebutler.workspace import render
+from codebutler.workspace.call import Call, Params, page
 from codebutler.workspace.methods.chat import check_message, post_message
-from codebutler.workspace.params import Params, page
-from codebutler.workspace.responses import Call
 from codebutler.workspace.state import Channel, Json, Message, MethodError
 
 NAME = re.compile(r"[a-z0-9_+'\-]{1,100}(::skin-tone-[2-6])?")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from codebutler.workspace import render
-from codebutler.workspace.params import page
-from codebutler.workspace.responses import Call
+from codebutler.workspace.call import Call, page
 from codebutler.workspace.state import Json, MethodError, User
 from codebutler.workspace.views import View
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codebutler.workspace.params import POST_BURST, POSTS_BURST, POSTS_PER_S, RateLimits
+from codebutler.workspace.api import POST_BURST, POSTS_BURST, POSTS_PER_S, RateLimits
 from tests.clock import ManualClock
 
 POST = "chat.postMessage"

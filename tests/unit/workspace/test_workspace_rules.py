@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from codebutler.workspace.api import Fault, Faults
+from codebutler.workspace.api import Fault, Faults, RateLimits
 from codebutler.workspace.blocks import checked_blocks, find_action
-from codebutler.workspace.params import Params, RateLimits, make_cursor, page, parse_cursor, parse_params
+from codebutler.workspace.call import Params, make_cursor, page, parse_cursor, parse_params
 from codebutler.workspace.state import MethodError
 from tests.clock import ManualClock
 

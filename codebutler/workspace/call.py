@@ -1,28 +1,27 @@
-"""The arguments of a Web API call, from its query, form (nested values as JSON text) or JSON. Pure.
-
-Slack's rate limits: always counted, and enforced on request. Pure.
-
-Source: Slack's rate limit tiers: 1, 20, 50 and 100 calls a minute per method; one message a second and
-channel for chat.postMessage, with short bursts, and several hundred a minute for the whole workspace.
-"""
+"""A call of the Web API: its arguments (from its query, form with nested values as JSON text, or JSON), the caller, and
+the workspace."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from math import ceil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 
-from codebutler.domain.clock import Clock
-from codebutler.workspace.state import Json, MethodError
+from codebutler.platform.tasks import BoundedDict
+from codebutler.workspace.events import Announcer, EphemeralMessages
+from codebutler.workspace.socket import Hub
+from codebutler.workspace.state import Channel, Json, MethodError, StoredFile, User, Workspace
+from codebutler.workspace.views import Views
 
 T = TypeVar("T")
+
+MAX_SENT = 1000
 
 
 class Params:
@@ -148,80 +147,93 @@ def parse_cursor(cursor: str) -> str:
     return position
 
 
-PER_MINUTE = {
-    "chat.update": 50,
-    "chat.delete": 50,
-    "reactions.add": 50,
-    "reactions.get": 50,
-    "reactions.remove": 20,
-    "conversations.list": 20,
-    "conversations.create": 20,
-    "conversations.info": 50,
-    "conversations.join": 50,
-    "conversations.history": 50,
-    "conversations.replies": 50,
-    "apps.connections.open": 50,
-    "chat.scheduleMessage": 50,
-    "chat.deleteScheduledMessage": 50,
-    "chat.scheduledMessages.list": 50,
-    "chat.startStream": 20,
-    "chat.stopStream": 20,
-    "pins.add": 20,
-    "pins.remove": 20,
-    "pins.list": 20,
-    "reactions.list": 20,
-    "files.list": 50,
-    "files.delete": 50,
-    "users.lookupByEmail": 50,
-    "assistant.threads.setStatus": 600,
-    "users.list": 20,
-}
-DEFAULT_PER_MINUTE = 100
-POST_BURST = 6
-POSTS_PER_S, POSTS_BURST = 5.0, 60
-"""For the whole workspace: the low end of "several hundred a minute"."""
+class Status(Struct, frozen=True):
+    """The app's status in a thread, until a moment of the monotonic clock."""
+
+    text: str
+    until_s: float
 
 
-class _Bucket(Struct):
-    tokens: float
-    filled_s: float
+@dataclass
+class WorkspaceContext:
+    """The running workspace's parts, shared by every call. ``url`` and ``socket_url`` have no final slash.
 
-
-class RateLimits:
-    """A token bucket for each method, and for each channel that gets posts.
-
-    ``calls`` counts all by method, ``violations`` those that Slack would have refused, whether ``enforced``
-    or not.
+    ``sent``: the answers to people's newest posts, by user and client_msg_id. ``scheduled``: messages due
+    later, by ID.
     """
 
-    def __init__(self, clock: Clock, *, enforced: bool = True) -> None:
-        self.enforced = enforced
-        self.calls: Counter[str] = Counter()
-        self.violations: Counter[str] = Counter()
-        self._clock = clock
-        self._buckets: dict[str, _Bucket] = {}
+    workspace: Workspace
+    announcer: Announcer
+    hub: Hub
+    ephemerals: EphemeralMessages
+    url: str
+    socket_url: str
+    uploads: dict[str, StoredFile] = field(default_factory=dict)
+    statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
+    sent: BoundedDict[tuple[str, str], Json] = field(default_factory=lambda: BoundedDict(MAX_SENT))
+    scheduled: dict[str, Any] = field(default_factory=dict)
+    views: Views = field(init=False)
 
-    def wait_s(self, method: str, channel: str) -> int:
-        """0 if the call may pass (and is counted), else the Retry-After in whole seconds."""
-        self.calls[method] += 1
-        wait_s = self._retry_after_s(method, channel)
-        if wait_s:
-            self.violations[method] += 1
-        return wait_s if self.enforced else 0
+    def __post_init__(self) -> None:
+        self.views = Views(self.workspace.clock, self.workspace.next_id)
 
-    def _retry_after_s(self, method: str, channel: str) -> int:
-        if method == "chat.postMessage":
-            wait_s = self._take_token(f"post {channel}", POST_BURST, 1.0)
-            return wait_s or self._take_token(method, POSTS_BURST, POSTS_PER_S)
-        per_minute = PER_MINUTE.get(method, DEFAULT_PER_MINUTE)
-        return self._take_token(method, per_minute, per_minute / 60)
 
-    def _take_token(self, key: str, burst: int, per_second: float) -> int:
-        now_s = self._clock.monotonic()
-        bucket = self._buckets.setdefault(key, _Bucket(float(burst), now_s))
-        bucket.tokens = min(float(burst), bucket.tokens + (now_s - bucket.filled_s) * per_second)
-        bucket.filled_s = now_s
-        if bucket.tokens >= 1:
-            bucket.tokens -= 1
-            return 0
-        return ceil((1 - bucket.tokens) / per_second)
+class Call(Struct, frozen=True):
+    """One call. ``user`` is the token's owner; None for the app-level token."""
+
+    context: WorkspaceContext
+    user: User | None
+    params: Params
+
+    @property
+    def workspace(self) -> Workspace:
+        """The people, channels and files that the call is about."""
+        return self.context.workspace
+
+    @property
+    def actor(self) -> User:
+        """The calling user. Raises MethodError not_allowed_token_type for the app-level token."""
+        if self.user is None:
+            raise MethodError("not_allowed_token_type")
+        return self.user
+
+    def channel(self, name: str = "channel") -> Channel:
+        """The call's channel; a conversation hidden from the caller counts as missing."""
+        return self._visible(self.workspace.channel(self.params.required(name, "channel_not_found")))
+
+    def posting_channel(self) -> Channel:
+        """The target of a message: a channel by ID or name, or a person for the direct conversation with
+        them."""
+        target = self.params.required("channel", "channel_not_found")
+        workspace = self.workspace
+        if target in workspace.users:
+            return self._joined(workspace.open_im(self.actor.id, target))
+        name = target.removeprefix("#")
+        for channel in workspace.channels.values():
+            if not channel.is_im and channel.name == name and target not in workspace.channels:
+                return self._joined(self._visible(channel))
+        return self.joined_channel()
+
+    def joined_channel(self, name: str = "channel") -> Channel:
+        """The same, with the caller as a member: people join automatically, the app gets not_in_channel.
+
+        Nobody can act in an archived one.
+        """
+        return self._joined(self.channel(name))
+
+    def _visible(self, channel: Channel) -> Channel:
+        if channel.is_hidden and self.actor.id not in channel.members:
+            raise MethodError("channel_not_found")
+        return channel
+
+    def _joined(self, channel: Channel) -> Channel:
+        if channel.is_archived:
+            raise MethodError("is_archived")
+        if self.actor.id not in channel.members:
+            if self.actor.id == self.workspace.bot.id:
+                raise MethodError("not_in_channel")
+            channel.members.add(self.actor.id)
+        return channel
+
+
+Method = Callable[[Call], Json]
