@@ -25,6 +25,17 @@ from codebutler.domain.model import Operation, Quoted
 from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 from codebutler.text.markup import Addresses
 
+MOST_QUOTED = 50
+THREAD_PAGES = 5
+QUOTED_CHARS = 4_000
+"""How much of one message is quoted, in characters."""
+PACE_S = 0.2
+"""The minimum between two calls."""
+MAX_WAITING = 500
+MAX_CHARS = 200
+
+log = logging.getLogger("codebutler.chat.chats")
+
 
 class ConnectionStatus(Protocol):
     """The state of a connection; each chat's dataclass adds more. ``trouble`` is "" while all is well."""
@@ -141,18 +152,6 @@ class Chats:
     async def drain(self) -> None:
         """Wait until nothing is pending. Use it with a timeout."""
         await asyncio.gather(*(each.sender.drain() for each in self))
-
-
-MOST_QUOTED = 50
-THREAD_PAGES = 5
-QUOTED_CHARS = 4_000
-"""How much of one message is quoted, in characters."""
-PACE_S = 0.2
-"""The minimum between two calls."""
-MAX_WAITING = 500
-MAX_CHARS = 200
-
-log = logging.getLogger("codebutler.chat.chats")
 
 
 class StatusBoard:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Given = Mapping[str, Any]
+"""The given options: each key with a text, or a list of texts if it may be repeated."""
 
 
 class BadOptionError(CodeButlerError):
@@ -53,10 +55,6 @@ class Option:
     help: str
     metavar: str | None = None
     many: bool = False
-
-
-Given = Mapping[str, Any]
-"""The given options: each key with a text, or a list of texts if it may be repeated."""
 
 
 class Prompter(Protocol):

@@ -37,6 +37,36 @@ ATTEMPTS = 3
 RETRY_S = 2.0
 
 T = TypeVar("T")
+Call = Literal[
+    "post",
+    "whisper",
+    "update",
+    "delete",
+    "react",
+    "unreact",
+    "share",
+    "history",
+    "replies",
+    "start_stream",
+    "append_stream",
+    "stop_stream",
+    "publish",
+]
+"""Kinds of calls with limits. A post for one person alone is a whisper; replacing a message is an update;
+"publish" is a home page."""
+ABOUT_A_PLACE = frozenset(
+    {"channel_not_found", "invalid_thread_ts", "is_archived", "not_in_channel", "thread_not_found"}
+)
+"""Codes of refusals that concern one channel or thread, not our permissions in the chat."""
+Take = Callable[[bytes], Awaitable[None]]
+"""Takes a file, piece by piece."""
+CLOSED = MappingProxyType(
+    {
+        "is_archived": "its channel is archived",
+        "not_in_channel": "the app is not in its channel: add it there",
+        "channel_not_found": "its channel is gone: run `codebutler add-repo` again",
+    }
+)
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -128,42 +158,6 @@ class Download(Struct, frozen=True, kw_only=True):
 
     file: File
     transcript: str = ""
-
-
-Call = Literal[
-    "post",
-    "whisper",
-    "update",
-    "delete",
-    "react",
-    "unreact",
-    "share",
-    "history",
-    "replies",
-    "start_stream",
-    "append_stream",
-    "stop_stream",
-    "publish",
-]
-"""Kinds of calls with limits. A post for one person alone is a whisper; replacing a message is an update;
-"publish" is a home page."""
-
-ABOUT_A_PLACE = frozenset(
-    {"channel_not_found", "invalid_thread_ts", "is_archived", "not_in_channel", "thread_not_found"}
-)
-"""Codes of refusals that concern one channel or thread, not our permissions in the chat."""
-
-Take = Callable[[bytes], Awaitable[None]]
-"""Takes a file, piece by piece."""
-
-
-CLOSED = MappingProxyType(
-    {
-        "is_archived": "its channel is archived",
-        "not_in_channel": "the app is not in its channel: add it there",
-        "channel_not_found": "its channel is gone: run `codebutler add-repo` again",
-    }
-)
 
 
 class Limit(Struct, frozen=True):

@@ -26,6 +26,41 @@ PROGRAM = "codebutler"
 DESCRIPTION = (
     f"Reach the coding agents on your own machine from {' or '.join(PLATFORMS)}: one channel per repository."
 )
+# The headings of `--help`.
+SECTIONS = (
+    ("Get started", ("demo", "setup", "add-repo", "supervise", "install")),
+    ("Talk to agents", ("chat", "send", "adopt", "stop", "jobs")),
+    ("See what happens", ("status", "dashboard", "ledger", "logs", "audit", "doctor")),
+    (
+        "Configure",
+        ("repos", "remove-repo", "trust", "config", "allow", "deny", "memory", "skills", "sandbox"),
+    ),
+    ("Several machines", ("gateway", "host", "cluster")),
+    ("Maintain", ("upgrade", "restart", "migrate", "uninstall", "manifest", "workspace", "completion")),
+)
+# The earliest command names.
+FORMER_OPTIONS = MappingProxyType(
+    {
+        "--install": ("install",),
+        "--uninstall": ("uninstall",),
+        "--status": ("status",),
+        "--logs": ("logs", "-f"),
+    }
+)
+# What newcomers type.
+SYNONYMS = MappingProxyType(
+    {
+        "add": "add-repo",
+        "costs": "ledger",
+        "init": "setup",
+        "list": "repos",
+        "new": "add-repo",
+        "remove": "remove-repo",
+        "run": "supervise",
+        "start": "supervise",
+        "update": "upgrade",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -77,9 +112,9 @@ COMMANDS: tuple[Row, ...] = (
     Row("jobs", "List scheduled jobs; run, pause or resume one.", "codebutler.cli.status:jobs"),
     Row("memory", "Show what agents remember; forget some of it.", "codebutler.cli.memory:app"),
     Row("skills", "List skills; create, enable or disable one.", "codebutler.cli.skills:app"),
-    Row("migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.upgrade:migrate"),
-    Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.upgrade:upgrade"),
-    Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.upgrade:restart"),
+    Row("migrate", "Migrate configuration and data from the WhatsApp era.", "codebutler.cli.migrate:migrate"),
+    Row("upgrade", "Check what an upgrade would change.", "codebutler.cli.service:upgrade"),
+    Row("restart", "Restart the supervisor; running work resumes.", "codebutler.cli.service:restart"),
     Row("sandbox", "Manage the sandbox: build the docker image for agents.", "codebutler.cli.doctor:app"),
     Row("cluster", "Manage a cluster of several machines.", "codebutler.cli.cluster:app"),
     Row("doctor", "Check the installation and suggest fixes.", "codebutler.cli.doctor:run"),
@@ -87,46 +122,6 @@ COMMANDS: tuple[Row, ...] = (
     Row("uninstall", "Remove the service; configuration and data stay.", "codebutler.cli.service:uninstall"),
     Row("completion", "Complete commands in bash, zsh and fish.", "codebutler.cli.completion:run"),
     Row("manifest", "Print what to create in a chat before `setup`.", "codebutler.cli.setup:manifest"),
-)
-
-
-# The headings of `--help`.
-SECTIONS = (
-    ("Get started", ("demo", "setup", "add-repo", "supervise", "install")),
-    ("Talk to agents", ("chat", "send", "adopt", "stop", "jobs")),
-    ("See what happens", ("status", "dashboard", "ledger", "logs", "audit", "doctor")),
-    (
-        "Configure",
-        ("repos", "remove-repo", "trust", "config", "allow", "deny", "memory", "skills", "sandbox"),
-    ),
-    ("Several machines", ("gateway", "host", "cluster")),
-    ("Maintain", ("upgrade", "restart", "migrate", "uninstall", "manifest", "workspace", "completion")),
-)
-
-# The earliest command names.
-FORMER_OPTIONS = MappingProxyType(
-    {
-        "--install": ("install",),
-        "--uninstall": ("uninstall",),
-        "--status": ("status",),
-        "--logs": ("logs", "-f"),
-    }
-)
-
-
-# What newcomers type.
-SYNONYMS = MappingProxyType(
-    {
-        "add": "add-repo",
-        "costs": "ledger",
-        "init": "setup",
-        "list": "repos",
-        "new": "add-repo",
-        "remove": "remove-repo",
-        "run": "supervise",
-        "start": "supervise",
-        "update": "upgrade",
-    }
 )
 
 

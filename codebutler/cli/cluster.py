@@ -51,6 +51,8 @@ app = App("Create a cluster of several machines, add and remove hosts, and show 
 HOST = typer.Argument(help="The host's name: lower-case letters, digits and '-'.")
 LOOPBACK = "127.0.0.1"
 SERVER = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
+RUN = "Run this machine's agents for a gateway until SIGTERM or SIGINT; a second signal ends it immediately."
+host_app = App(RUN, invoke_without_command=True)
 
 
 @app.command("create")
@@ -254,10 +256,6 @@ def _repo(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _local_time(moment: str | None) -> str:
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}" if moment else "-"
-
-
-RUN = "Run this machine's agents for a gateway until SIGTERM or SIGINT; a second signal ends it immediately."
-host_app = App(RUN, invoke_without_command=True)
 
 
 @host_app.callback(help=RUN)

@@ -33,6 +33,7 @@ from codebutler.platform.files import PrivateDir
 NOT_SET = "not set"
 Layer = dict[str, Any]
 Edit = Callable[[Layer], Layer]
+REPO = typer.Option(help="For this repository only; defaults to all.", autocompletion=known_repositories)
 
 
 class ConfigGroup(CliGroup):
@@ -53,7 +54,6 @@ def known_keys(incomplete: str) -> list[str]:
 
 app = App("Show or change the configuration. Without a command, show it.", ConfigGroup)
 KEY = typer.Argument(help="The key, such as agent.default.", autocompletion=known_keys)
-REPO = typer.Option(help="For this repository only; defaults to all.", autocompletion=known_repositories)
 
 
 @app.command()

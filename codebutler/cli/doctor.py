@@ -53,6 +53,7 @@ SIGNS: dict[str, tuple[str, Style]] = {
 LEGEND = "yes: it works   NO: it does not   -: not supported   ?: not tried"
 BUNDLE_NAME = "codebutler-report.zip"
 QUESTION = "Write the archive? It contains exactly what is shown above (y/n)"
+app = App("Manage the sandbox.")
 
 
 def run(
@@ -240,9 +241,6 @@ def _confirm() -> None:
     if answer.lower() not in ("y", "yes"):
         notice("Nothing was written.")
         raise typer.Exit(1)
-
-
-app = App("Manage the sandbox.")
 
 
 @app.callback()

@@ -15,6 +15,7 @@ NARROWEST = 8
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 # Longer lines are hard to read.
 TEXT_COLUMNS = 100
+Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
 
 def print_line(line: str = "") -> None:
@@ -78,9 +79,6 @@ def printable_lines(text: str) -> str:
 def is_interactive() -> bool:
     """Whether a person is there to answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 
 
 def painted(text: str, style: Style) -> str:

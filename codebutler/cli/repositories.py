@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from codebutler.chat.platform import Given, PlaceWish, Platform, RepoPlace, platform, platforms
 from codebutler.cli.command import options_by_platform, reporting_bad_options
 from codebutler.cli.context import effective_config, environment, home, known_repositories, reload_supervisor
+from codebutler.cli.migrate import current_layer, migrate_config_file, migrate_store_file, print_step
 from codebutler.cli.output import is_interactive, notice, print_json, print_line, print_table, warn
 from codebutler.cli.prompts import choose, prompter
-from codebutler.cli.upgrade import current_layer, migrate_config_file, migrate_store_file, print_step
 from codebutler.cluster.membership import HOST_NAME, is_host
 from codebutler.config.channels import CHANNEL_KEYS, channel_in, served_chats
 from codebutler.config.chats import ChatName, chat_of

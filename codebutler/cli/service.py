@@ -1,7 +1,10 @@
-"""``codebutler install`` and ``uninstall``: the supervisor as a user service."""
+"""The supervisor as installed on this machine. ``codebutler install`` and ``uninstall``: a user service. ``upgrade``:
+what a newer version would change here, and how to get it. ``restart``: start that one in place; unfinished work
+resumes."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -10,14 +13,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from codebutler.cli.context import environment, home
-from codebutler.cli.output import print_line, warn
+from codebutler.cli.context import environment, home, request_reply, send_request
+from codebutler.cli.output import notice, print_json, print_line, warn
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError
+from codebutler.protocol.control import RestartRequest, StatusReply, StatusRequest
 
 if TYPE_CHECKING:
     from codebutler.platform.service import Manager, Report, ServiceSpec
@@ -30,6 +34,9 @@ AGENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TO
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # The locale and the certificates; no token, no key: a unit file is no place for secrets.
 PASSED_VARIABLES = ("LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+POLL_S = 0.3
+# Longer than running work has to finish, and a start takes.
+PATIENCE_S = 120.0
 
 
 def install(
@@ -153,3 +160,59 @@ def wait_for_start(
 
 def _is_setuid(program: str | None) -> bool:
     return program is not None and bool(Path(program).stat().st_mode & stat.S_ISUID) and os.getuid() != 0
+
+
+STEPS = (
+    "Upgrade with the tool that installed it, such as `pipx upgrade codebutler` or `uv tool upgrade codebutler`.",
+    "Then `codebutler upgrade --check` says what the new version will migrate,",
+    "and `codebutler restart` starts it; running work resumes.",
+)
+
+
+def upgrade(
+    check: Annotated[
+        bool, typer.Option("--check", help="Report what an upgrade would change, without changing anything.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the check as one JSON object.")] = False,
+) -> None:
+    """Show how to upgrade or, with --check, what an upgrade would change; exit code 1 if something must be fixed."""
+    if not check:
+        if as_json:
+            raise typer.BadParameter("--json requires --check")
+        for line in STEPS:
+            print_line(line)
+        return
+    from msgspec.structs import asdict
+
+    from codebutler.cli.doctor import report_lines
+    from codebutler.operations.upgrade import examine
+    from codebutler.platform import service
+
+    found = asyncio.run(examine(home(), environment(), service.run))
+    if as_json:
+        print_json({"ready": found.ready, **asdict(found)})
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in report_lines(found.findings, every=True))
+    if not found.ready:
+        raise typer.Exit(1)
+
+
+def restart() -> None:
+    """Restart the running supervisor with the installed version; running work resumes."""
+    began_s = time.monotonic()
+    notice(send_request(RestartRequest()).text)
+    while (waited_s := time.monotonic() - began_s) < PATIENCE_S:
+        time.sleep(POLL_S)
+        found = _supervisor_status()
+        if found and found["uptime_s"] < waited_s:
+            print_line(f"Restarted: pid {found['pid']}, version {found['version']}.")
+            return
+    raise CodeButlerError("the supervisor has not come back: see `codebutler logs`")
+
+
+def _supervisor_status() -> dict[str, Any]:
+    try:
+        status: dict[str, Any] = request_reply(StatusRequest(), StatusReply).status["supervisor"]
+    except CodeButlerError:
+        return {}  # between the two
+    return status

@@ -23,6 +23,8 @@ from codebutler.protocol.control import (
 from codebutler.text.markup import words
 from codebutler.text.wording import load, today
 
+Action = Literal["list", "run", "pause", "resume"]
+
 
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
@@ -102,9 +104,6 @@ def dashboard(
     notice("This is a one-time link, valid for an hour; run this again for another.")
     if browser:
         webbrowser.open(reply.link)
-
-
-Action = Literal["list", "run", "pause", "resume"]
 
 
 def jobs(

@@ -39,6 +39,10 @@ HOST_SUBSCRIPTIONS = 4096
 REMOVED = "removed"
 STREAM_ANSWERED = "$JS.API."
 """A request to these subjects has several answers."""
+AUTHORITY_FILE = "cluster-authority.json"
+SYSTEM = "system"
+SYSTEM_S = 300
+"""How long a credential that may change accounts is valid: long enough for one command."""
 
 
 class Key:
@@ -150,12 +154,6 @@ def _signed(
 
 def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-AUTHORITY_FILE = "cluster-authority.json"
-SYSTEM = "system"
-SYSTEM_S = 300
-"""How long a credential that may change accounts is valid: long enough for one command."""
 
 
 class ClusterAuthority(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

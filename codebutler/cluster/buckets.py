@@ -31,6 +31,13 @@ READ_S = 10.0
 POLL_S = 0.05
 
 T = TypeVar("T")
+TOO_FEW_SERVERS = (10005, 10023, 10074)
+"""The server's error codes for: no suitable peers, no room on them, no replicas without a cluster."""
+STREAM_CONFIG_DIFFERS = 10058
+"""The error code for an existing stream with another configuration."""
+OWN_PREFIXES = ("CB_", "KV_CB_")
+
+log = logging.getLogger("codebutler.cluster")
 
 
 class BusError(CodeButlerError):
@@ -149,15 +156,6 @@ class KeyBucket:
             with contextlib.suppress(NatsError):
                 await watcher.stop()  # type: ignore[no-untyped-call]
         return found
-
-
-TOO_FEW_SERVERS = (10005, 10023, 10074)
-"""The server's error codes for: no suitable peers, no room on them, no replicas without a cluster."""
-STREAM_CONFIG_DIFFERS = 10058
-"""The error code for an existing stream with another configuration."""
-OWN_PREFIXES = ("CB_", "KV_CB_")
-
-log = logging.getLogger("codebutler.cluster")
 
 
 async def list_streams(jetstream: JetStreamContext) -> list[api.StreamInfo]:

@@ -25,13 +25,21 @@ from codebutler.cluster.membership import GATEWAY, ClusterMembership
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.platform.tasks import first_of
-from codebutler.supervisor.port import BYTES_BURST, BYTES_PER_S, TokenBucket
+from codebutler.supervisor.limits import BYTES_BURST, BYTES_PER_S, TokenBucket
 
 ANSWER_S = 5.0
 LONGEST_RETRY_S = 2.0
 REFUSALS = 2
 """How often each server may refuse us before that is final: a server that has just come back may not know all members
 yet."""
+PART_BYTES = 700 * 2**10
+"""Below a NATS server's default limit of 1 MiB."""
+PART_HEADER = "Cb-Part"
+PART_PATTERN = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
+PATIENCE_S = 15.0
+MESSAGES_PER_S, MESSAGES_BURST = 2000.0, 4000.0
+BLOCK_S = 10.0
+LOG_INTERVAL_S = 60.0
 
 log = logging.getLogger("codebutler.cluster")
 
@@ -139,12 +147,6 @@ def tls_context(membership: ClusterMembership) -> ssl.SSLContext:
     return context
 
 
-PART_BYTES = 700 * 2**10
-"""Below a NATS server's default limit of 1 MiB."""
-PART_HEADER = "Cb-Part"
-PART_PATTERN = re.compile(r"([0-9a-f]{32}) ([0-9]{1,2}) ([0-9]{1,2})")
-
-
 def split_body(body: bytes, part_bytes: int) -> list[tuple[bytes, dict[str, str]]]:
     """Each message's content and headers, in order."""
     pieces = [body[at : at + part_bytes] for at in range(0, len(body), part_bytes)]
@@ -175,9 +177,6 @@ class BodyParts:
             return []
         del self._parts[name]
         return [found[each] for each in sorted(found)]
-
-
-PATIENCE_S = 15.0
 
 
 class HostAccounts:
@@ -261,11 +260,6 @@ def _is_host(claims: dict[str, Any]) -> bool:
     """Only hosts import something."""
     nats = claims.get("nats", {})
     return bool(nats.get("imports")) and REMOVED not in nats.get("tags", ())
-
-
-MESSAGES_PER_S, MESSAGES_BURST = 2000.0, 4000.0
-BLOCK_S = 10.0
-LOG_INTERVAL_S = 60.0
 
 
 class FloodGuard:

@@ -26,6 +26,11 @@ from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.protocol.messages import Finding, fail, ok, warn
 
 ANSWERS_S = 3.0
+PATIENCE_S = 10.0
+"""For a connection, and for the servers to choose a leader."""
+AREA = "cluster"
+CLOCK_TOLERANCE_S = 2.0
+"""Why clocks matter: leases use the servers' time, messages the gateway's."""
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):
@@ -162,13 +167,6 @@ def _stream(stream: api.StreamInfo) -> StreamFacts:
         has_leader=bool(group.leader),
         behind=(*behind, *["another server"] * unlisted),
     )
-
-
-PATIENCE_S = 10.0
-"""For a connection, and for the servers to choose a leader."""
-AREA = "cluster"
-CLOCK_TOLERANCE_S = 2.0
-"""Why clocks matter: leases use the servers' time, messages the gateway's."""
 
 
 async def examine_cluster(home: Home, clock: Clock) -> AsyncIterator[Finding]:

@@ -31,6 +31,8 @@ STUCK_S = 20.0
 """A gateway whose event loop hangs for this long no longer leads, although another thread still renews its lease."""
 HOST_TTL_S = 10.0
 HELD_ELSEWHERE = "another process runs as this host: stop it, or wait until it has been silent for {0:g} s"
+ATTEMPTS = 5
+WAIT_S = 2.0
 
 
 class LeaseLostError(CodeButlerError):
@@ -228,10 +230,6 @@ class Epochs(Struct, frozen=True):
     def is_held(self) -> bool:
         """Whether no other gateway can lead yet."""
         return self.leadership.is_held
-
-
-ATTEMPTS = 5
-WAIT_S = 2.0
 
 
 class SharedNotes:

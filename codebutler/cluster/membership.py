@@ -32,6 +32,24 @@ ANSWERS = "answers"
 REMOVALS = "cb.removed"
 """Where a command on the gateway's machine reports that it has removed a host. No host's account has this subject."""
 GATEWAY = "gateway"
+STAND_BY = "cb.standby"
+"""Where a gateway reports that it stands by."""
+HOST_SERVICES = (
+    "cb.out.*.>",
+    "cb.ask.*",
+    "cb.news.*",
+    "cb.told.*.>",
+    "$JS.API.CONSUMER.MSG.NEXT.*.*",
+    "$JS.ACK.>",
+)
+"""The subjects that the gateway's account offers to the hosts' accounts. Each host imports its part:
+``host_services``."""
+MEMBERSHIP_FILE = "cluster.json"
+FORMAT_PREFIX = "cbj1."
+"""The beginning of a token, with the version of its format."""
+MAX_TOKEN_BYTES = 2**16
+USUAL_REPLICAS = 3
+"""The usual number of servers and copies, which survives the loss of one. More would cost each write another disk."""
 
 
 def subject_token(repo: str) -> str:
@@ -69,10 +87,6 @@ def orders_to(host: str) -> str:
     return f"cb.do.{host}"
 
 
-STAND_BY = "cb.standby"
-"""Where a gateway reports that it stands by."""
-
-
 def order_answers_of(host: str, order: str) -> str:
     """Where a host answers that order of the gateway. Between accounts, the server routes only the answers to a host's
     own questions automatically."""
@@ -100,18 +114,6 @@ def consumer_of(repo: str) -> str:
     return f"ev_{subject_token(repo)}"
 
 
-HOST_SERVICES = (
-    "cb.out.*.>",
-    "cb.ask.*",
-    "cb.news.*",
-    "cb.told.*.>",
-    "$JS.API.CONSUMER.MSG.NEXT.*.*",
-    "$JS.ACK.>",
-)
-"""The subjects that the gateway's account offers to the hosts' accounts. Each host imports its part:
-``host_services``."""
-
-
 def host_services(host: str) -> tuple[str, ...]:
     """The only subjects on which a host's messages leave its own account.
 
@@ -125,14 +127,6 @@ def host_services(host: str) -> tuple[str, ...]:
         f"$JS.API.CONSUMER.MSG.NEXT.{stream_in(host)}.*",
         f"$JS.ACK.{stream_in(host)}.>",
     )
-
-
-MEMBERSHIP_FILE = "cluster.json"
-FORMAT_PREFIX = "cbj1."
-"""The beginning of a token, with the version of its format."""
-MAX_TOKEN_BYTES = 2**16
-USUAL_REPLICAS = 3
-"""The usual number of servers and copies, which survives the loss of one. More would cost each write another disk."""
 
 
 class ClusterMembership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):

@@ -30,6 +30,28 @@ ROUTE_PINGS = {"ping_interval": "5s", "ping_max": 2}
 """With these, servers notice within seconds that they no longer hear each other. Their defaults take minutes."""
 CERTIFICATE, CERTIFICATE_KEY, CA, CLIENT_CA = "server.pem", "server-key.pem", "ca.pem", "client-ca.pem"
 """The names of files next to the configuration."""
+DAYS = "3650"
+RUN_S = 30
+EXTENSIONS = """
+[req]
+distinguished_name = name
+prompt = no
+[name]
+CN = codebutler cluster
+[ca]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+[server]
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth, clientAuth
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid:always
+subjectAltName = {names}
+"""
+CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+CA_KEY = "ca-key.pem"
 
 
 class Trust(Struct, frozen=True):
@@ -111,29 +133,6 @@ def _dotted(version: tuple[int, int, int]) -> str:
     return ".".join(map(str, version))
 
 
-DAYS = "3650"
-RUN_S = 30
-EXTENSIONS = """
-[req]
-distinguished_name = name
-prompt = no
-[name]
-CN = codebutler cluster
-[ca]
-basicConstraints = critical, CA:TRUE
-keyUsage = critical, keyCertSign, cRLSign
-subjectKeyIdentifier = hash
-[server]
-basicConstraints = critical, CA:FALSE
-keyUsage = critical, digitalSignature
-extendedKeyUsage = serverAuth, clientAuth
-subjectKeyIdentifier = hash
-authorityKeyIdentifier = keyid:always
-subjectAltName = {names}
-"""
-CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-
-
 class Certificate(Struct, frozen=True):
     """A certificate and its key, both as PEM."""
 
@@ -195,9 +194,6 @@ def _read_certificate(scratch: str) -> Certificate:
 def _subject_alt_name(host: str) -> str:
     is_number = host.replace(".", "").isdigit() or ":" in host or (is_loopback(host) and host != "localhost")
     return f"{'IP' if is_number else 'DNS'}:{host.strip('[]')}"
-
-
-CA_KEY = "ca-key.pem"
 
 
 class NatsFiles:

@@ -36,6 +36,9 @@ _KIMI_ID = re.compile(r"session_[A-Za-z0-9-]{1,80}")
 _CLAUDE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _INJECTED = ("<command-", "<local-command-", "<system-reminder>", "<bash-", "<task-notification>", "Caveat: ")
 """Prefixes of messages that Claude Code writes in a person's name."""
+Parsed = tuple[list[str], str, bool]
+_CLAUDE_MARKS = (b'"type":"user"', b'"type":"assistant"')
+_KIMI_MARKS = (b'"turn.prompt"', b'"content.part"', b'"runtime.set_binding"')
 
 
 def claude_sessions(claude: Path, workdir: Path) -> Path:
@@ -164,9 +167,6 @@ def find_session(home: Path, workdir: Path, name: str) -> PastSession:
     )
 
 
-Parsed = tuple[list[str], str, bool]
-
-
 class _ClaudeLine(msgspec.Struct, rename="camel"):
     """A line of Claude Code's record, as far as it matters here."""
 
@@ -188,8 +188,6 @@ class _KimiLine(msgspec.Struct, rename="camel"):
 
 _CLAUDE_LINES = msgspec.json.Decoder(_ClaudeLine)
 _KIMI_LINES = msgspec.json.Decoder(_KimiLine)
-_CLAUDE_MARKS = (b'"type":"user"', b'"type":"assistant"')
-_KIMI_MARKS = (b'"turn.prompt"', b'"content.part"', b'"runtime.set_binding"')
 
 
 def _lines(file: Any, limit_bytes: int) -> Iterator[bytes]:

@@ -20,6 +20,16 @@ ChatName = str
 PLACE_CHARS = 80
 PEOPLE = "allowed_users"
 """The attribute of every chat's section with the people who may speak there."""
+CHANNEL_ID = r"^([CGD][A-Z0-9]{2,})?\Z"
+ChannelID = Annotated[ConversationRef, Meta(pattern=CHANNEL_ID)]
+USER_ID = r"^[UW][A-Z0-9]{2,}\Z"
+UserID = Annotated[PersonRef, Meta(pattern=USER_ID)]
+# At most 52 significant bits; groups are negative, people are not.
+TelegramChat = Annotated[int, Meta(ge=-(2**52), le=2**52)]
+TelegramUser = Annotated[int, Meta(ge=1, le=2**52)]
+EVERYBODY = "*"
+ROOT = r"^(~?/[^\n]*)?\Z"
+AUTHOR = r"^([^<>\s-][^<>\n]{0,99} <[^<>\s]{1,100}>)?\Z"
 
 
 class Token(Struct, frozen=True):
@@ -124,12 +134,6 @@ class ChatSection(Section, frozen=True):
         return type(self)(**{name: getattr(self, name) for name in attributes})
 
 
-CHANNEL_ID = r"^([CGD][A-Z0-9]{2,})?\Z"
-ChannelID = Annotated[ConversationRef, Meta(pattern=CHANNEL_ID)]
-USER_ID = r"^[UW][A-Z0-9]{2,}\Z"
-UserID = Annotated[PersonRef, Meta(pattern=USER_ID)]
-
-
 class SlackSection(ChatSection, frozen=True):
     """The workspace, the repository's channel, and who may speak there."""
 
@@ -181,11 +185,6 @@ class SlackSection(ChatSection, frozen=True):
         if not self.listen_channels or self.channel_id in self.listen_channels:
             return ""
         return f"messages in {self.channel_id} are ignored: add it to slack.listenChannels (SLACK_LISTEN_CHANNELS)"
-
-
-# At most 52 significant bits; groups are negative, people are not.
-TelegramChat = Annotated[int, Meta(ge=-(2**52), le=2**52)]
-TelegramUser = Annotated[int, Meta(ge=1, le=2**52)]
 
 
 class TelegramSection(ChatSection, frozen=True):
@@ -255,10 +254,7 @@ def message_url(channel: ConversationRef, ref: str = "", home: str = "") -> str:
     return section_of(channel).message_url(channel, ref, home)
 
 
-EVERYBODY = "*"
 ALLOWED = rf"^({'|'.join(each.person_id for each in SECTIONS)}|[*])\Z"
-ROOT = r"^(~?/[^\n]*)?\Z"
-AUTHOR = r"^([^<>\s-][^<>\n]{0,99} <[^<>\s]{1,100}>)?\Z"
 
 
 class NewReposSection(Section, frozen=True):

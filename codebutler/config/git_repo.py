@@ -65,6 +65,20 @@ _SSH = re.compile(rf"ssh://(?P<login>[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>{HOS
 _SCP = re.compile(
     r"(?P<login>[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^\s:-][^\s:]*)"
 )
+# What root gives up for good: its groups, all capabilities, and any way to regain them (sudo, su).
+GIVEN_UP = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
+SCOPES = (("--local", "--no-includes"), ("--global", "--includes"), ("--system", "--includes"))
+"""Where git looks, nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""
+KEYS = r"^(user|author|committer)\.(name|email)$"
+ROLES, PARTS = ("author", "committer"), ("name", "email")
+WORDS = re.compile(rb"name|email|include", re.IGNORECASE)
+LARGEST_BYTES = 2**16
+LONGEST = 200
+CRUD = set("<>")
+"""git leaves these characters out: they enclose the address."""
+NAMING = '`git config --global user.name "NAME"` and `git config --global user.email ADDRESS`'
+"""The commands to run if git has no identity."""
+Stamp = tuple[int, int, int] | None
 
 
 def repo_root(path: Path) -> Path:
@@ -167,10 +181,6 @@ def ask_git(directory: Path, *args: str, home: Path | None = None) -> subprocess
         raise CodeButlerError(f"git does not answer in {directory}: is its disk reachable?") from None
 
 
-# What root gives up for good: its groups, all capabilities, and any way to regain them (sudo, su).
-GIVEN_UP = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
-
-
 class Owner(Struct, frozen=True):
     """An ordinary user, by number, as whom root starts programs."""
 
@@ -261,23 +271,6 @@ def address_in(url: str) -> Address | None:
                 is_https = pattern is _HTTPS
                 return Address("https" if is_https else "ssh", found["login"] or "", found["host"], path)
     return None
-
-
-SCOPES = (("--local", "--no-includes"), ("--global", "--includes"), ("--system", "--includes"))
-"""Where git looks, nearest first. ``includeIf`` in the owner's own configuration counts, as it does for git."""
-KEYS = r"^(user|author|committer)\.(name|email)$"
-ROLES, PARTS = ("author", "committer"), ("name", "email")
-WORDS = re.compile(rb"name|email|include", re.IGNORECASE)
-LARGEST_BYTES = 2**16
-LONGEST = 200
-CRUD = set("<>")
-"""git leaves these characters out: they enclose the address."""
-
-
-NAMING = '`git config --global user.name "NAME"` and `git config --global user.email ADDRESS`'
-"""The commands to run if git has no identity."""
-
-Stamp = tuple[int, int, int] | None
 
 
 class Committer:

@@ -56,6 +56,7 @@ MAX_FACTS = 200
 MAX_TEXT_CHARS = 24_000
 FULL_SHARE = 0.8
 """Above this share of the limits it is consolidated."""
+Refusal = Literal["empty", "known", "unknown", "full"]
 
 
 class MemoryFile(Struct, frozen=True):
@@ -138,9 +139,6 @@ def _is_hidden(char: str) -> bool:
     if char.isspace():
         return False  # becomes a space
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn") or 0xFE00 <= ord(char) <= 0xFE0F
-
-
-Refusal = Literal["empty", "known", "unknown", "full"]
 
 
 class FactChange(Struct, frozen=True):

@@ -38,6 +38,22 @@ from codebutler.domain.errors import ConfigError
 
 REGISTRY = "repos.json"
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+SECRET_AGENT_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+)
+MASK = "********"
+_SECRET_NAMES = frozenset({"apiKey", "token", *(each.key for section in SECTIONS for each in section.tokens)})
+_LOOKS_SECRET = re.compile(
+    r"\b[0-9]{6,12}:AA[A-Za-z0-9_-]{20,}"
+    r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
+)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_OPTION = r"--?[\w-]*(?:key|token|secret|password)[\w-]*"
+_SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
+_OPTION_VALUE = re.compile(rf"({_OPTION}=).+", re.IGNORECASE)
 
 
 class Resolved(Struct, frozen=True):
@@ -275,24 +291,6 @@ def _unquote(value: str, where: str) -> str:
             raise ConfigError(f"{where}: the quotes do not match")
         return body
     return "" if value.startswith("#") else re.split(r"\s+#", value, maxsplit=1)[0].strip()
-
-
-SECRET_AGENT_VARIABLES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_CUSTOM_HEADERS",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-)
-MASK = "********"
-_SECRET_NAMES = frozenset({"apiKey", "token", *(each.key for section in SECTIONS for each in section.tokens)})
-_LOOKS_SECRET = re.compile(
-    r"\b[0-9]{6,12}:AA[A-Za-z0-9_-]{20,}"
-    r"|\b(?:xox[a-z]|xapp|xoxe\.xox[a-z]|sk|tvly|ghp|gho|github_pat)[-_][A-Za-z0-9_-]{6,}|\bAKIA[0-9A-Z]{12,}"
-)
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_OPTION = r"--?[\w-]*(?:key|token|secret|password)[\w-]*"
-_SECRET_OPTION = re.compile(_OPTION, re.IGNORECASE)
-_OPTION_VALUE = re.compile(rf"({_OPTION}=).+", re.IGNORECASE)
 
 
 def secrets_of(config: Config) -> set[str]:

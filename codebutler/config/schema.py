@@ -53,6 +53,9 @@ PROGRAMS = (
     "pwd", "pytest", "python", "python3", "rg", "sort", "stat", "tail", "test", "tr", "true", "uniq", "wc",
 )  # fmt: skip
 """Programs that a strict native agent may start."""
+SandboxMode = Literal["auto", "bwrap", "docker", "seatbelt", "none"]
+AgentNetwork = Literal["auto", "hosts", "open"]
+CommandNetwork = Literal["auto", "none", "hosts", "open"]
 
 
 class AgentSection(Section, frozen=True):
@@ -254,11 +257,6 @@ class WorkerSection(Section, frozen=True):
     """When an idle worker sleeps; 0 = never."""
 
     idle_sleep_minutes: Annotated[float, Meta(ge=0, le=525_600)] = 15
-
-
-SandboxMode = Literal["auto", "bwrap", "docker", "seatbelt", "none"]
-AgentNetwork = Literal["auto", "hosts", "open"]
-CommandNetwork = Literal["auto", "none", "hosts", "open"]
 
 
 class SandboxSection(Section, frozen=True):

@@ -49,6 +49,8 @@ import sys
 given = json.load(sys.stdin)
 json.dump({"text": f"You said: {given['arguments']}"}, sys.stdout)
 '''
+Origin = Literal["bundled", "home", "repo"]
+"""Where a skill was found, lowest precedence first: a later one replaces one of the same name."""
 
 
 class FoundSkills(Struct, frozen=True):
@@ -158,10 +160,6 @@ def _digest(found: Iterable[_SkillFiles]) -> str:
         ):
             total.update(len(part).to_bytes(8, "big") + part)
     return total.hexdigest()
-
-
-Origin = Literal["bundled", "home", "repo"]
-"""Where a skill was found, lowest precedence first: a later one replaces one of the same name."""
 
 
 class SkillError(CodeButlerError):

@@ -37,6 +37,58 @@ PATTERN_CHARS = 200
 _HOST_ENTRY = re.compile(r"(?P<wild>\*\.)?(?P<host>\[[^\]]*\]|[^:]*)(:(?P<port>\d+))?")
 _WEB_PORTS = ("80", "443")
 """The ports of an entry without one."""
+HARMLESS = frozenset(
+    {
+        *(".".join(each.path(each.place_name_field)) for each in SECTIONS),
+        "agent.default",
+        "agent.scope",
+        "agent.debounceSeconds",
+        "agent.silenceSeconds",
+        "agent.busy",
+        "agent.parallelTurns",
+        "agent.isolation",
+        "agent.mention",
+        "claude.model",
+        "claude.maxTurns",
+        "claude.timeout",
+        "kimi.model",
+        "kimi.timeout",
+        "native.model",
+        "native.maxTurns",
+        "native.timeout",
+        "openai.language",
+        "envelope.activationDelayMs",
+        "envelope.unclosedTimeoutMs",
+        "output.flushIntervalMs",
+        "output.maxCharsPerMessage",
+        "output.progressAfterSeconds",
+        "output.verbosity",
+        "session.timeoutMinutes",
+        "worker.idleSleepMinutes",
+        "catchUp.maxAgeHours",
+    }
+)
+HOME_ONLY = frozenset(
+    {
+        *(f"{section.key}.{each.key}" for section in SECTIONS for each in section.tokens),
+        *(f"{each.key}.apiBaseUrl" for each in SECTIONS),
+        "dashboard.enabled",
+        "dashboard.host",
+        "dashboard.port",
+        "logs.level",
+        *(f"newRepos.{each}" for each in ("root", "allow", "timeoutMinutes", "maxMb", "author")),
+        "metrics.allow",
+        "metrics.token",
+        "tracing.endpoint",
+        *(
+            f"budget.total.{unit}Per{period}"
+            for unit in ("usd", "tokens", "turns", "minutes")
+            for period in ("Day", "Month")
+        ),
+    }
+)
+"""Keys that count only in the home's file: all repositories share the chats' connections, the HTTP port, the log, the
+directory for new repositories and the total budget."""
 
 
 def stricter(trusted: JsonObject, claimed: JsonObject) -> JsonObject:
@@ -225,61 +277,6 @@ def _port(one: str | None, other: str | None) -> str | None:
     second = (str(int(other)),) if other else _WEB_PORTS
     common = [port for port in first if port in second]
     return None if not common else "" if len(common) == 2 else f":{common[0]}"
-
-
-HARMLESS = frozenset(
-    {
-        *(".".join(each.path(each.place_name_field)) for each in SECTIONS),
-        "agent.default",
-        "agent.scope",
-        "agent.debounceSeconds",
-        "agent.silenceSeconds",
-        "agent.busy",
-        "agent.parallelTurns",
-        "agent.isolation",
-        "agent.mention",
-        "claude.model",
-        "claude.maxTurns",
-        "claude.timeout",
-        "kimi.model",
-        "kimi.timeout",
-        "native.model",
-        "native.maxTurns",
-        "native.timeout",
-        "openai.language",
-        "envelope.activationDelayMs",
-        "envelope.unclosedTimeoutMs",
-        "output.flushIntervalMs",
-        "output.maxCharsPerMessage",
-        "output.progressAfterSeconds",
-        "output.verbosity",
-        "session.timeoutMinutes",
-        "worker.idleSleepMinutes",
-        "catchUp.maxAgeHours",
-    }
-)
-
-HOME_ONLY = frozenset(
-    {
-        *(f"{section.key}.{each.key}" for section in SECTIONS for each in section.tokens),
-        *(f"{each.key}.apiBaseUrl" for each in SECTIONS),
-        "dashboard.enabled",
-        "dashboard.host",
-        "dashboard.port",
-        "logs.level",
-        *(f"newRepos.{each}" for each in ("root", "allow", "timeoutMinutes", "maxMb", "author")),
-        "metrics.allow",
-        "metrics.token",
-        "tracing.endpoint",
-        *(
-            f"budget.total.{unit}Per{period}"
-            for unit in ("usd", "tokens", "turns", "minutes")
-            for period in ("Day", "Month")
-        ),
-    }
-)
-"""Keys that count only in the home's file: all repositories share the chats' connections, the HTTP port, the log, the
-directory for new repositories and the total budget."""
 
 
 def digest(data: bytes) -> str:

@@ -23,6 +23,14 @@ Handled = Literal["no", "maybe", "yes"]
 Origin = Literal["chat", "local", "schedule"]
 OPERATOR = PersonRef("operator")
 """The person at this machine itself; nobody in a chat has this name."""
+Value = Literal["answer", "notice", "outcome", "progress", "sign"]
+"""The value of a call to the chat, highest first: answers, questions and approvals; failures and notices; the
+outcome of a turn; progress; passing signs (waiting, working) and removals."""
+TurnOutcome = Literal["done", "failed", "stopped", "refused", "interrupted"]
+"""The outcome of a message: of its run, or "refused" before anything ran. An interrupted run may still be
+continued, and then has another outcome."""
+Mark = Literal["queued", "working", "waiting", "done", "failed", "stopped"]
+"""How far the work on a message is; "waiting": for a person."""
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -181,16 +189,6 @@ class NoRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="none")
 Request = Prompt | Command | NoRequest
 
 
-Value = Literal["answer", "notice", "outcome", "progress", "sign"]
-"""The value of a call to the chat, highest first: answers, questions and approvals; failures and notices; the
-outcome of a turn; progress; passing signs (waiting, working) and removals."""
-
-
-TurnOutcome = Literal["done", "failed", "stopped", "refused", "interrupted"]
-"""The outcome of a message: of its run, or "refused" before anything ran. An interrupted run may still be
-continued, and then has another outcome."""
-
-
 class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     """Post a message.
 
@@ -215,10 +213,6 @@ class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
     target: MessageRef
     message: Message
     value: Value = "progress"
-
-
-Mark = Literal["queued", "working", "waiting", "done", "failed", "stopped"]
-"""How far the work on a message is; "waiting": for a person."""
 
 
 class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):

@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 
 Label = Literal["append", "settle", ""]
+Told = tuple[asyncio.Future[Any], Any, StoreError | None]
+"""A job's future, and its result or exception."""
 
 
 class ReadJob(Struct, frozen=True):
@@ -69,8 +71,6 @@ class StopJob:
 
 
 Job = ReadJob | WriteJob | SettleJob | WatchJob | StopJob
-Told = tuple[asyncio.Future[Any], Any, StoreError | None]
-"""A job's future, and its result or exception."""
 
 
 class Writer:

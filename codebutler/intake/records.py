@@ -17,6 +17,9 @@ from codebutler.domain.refs import ConversationRef, MessageRef, PersonRef
 
 # How far before a gap to look: for messages out of order, and for edits and deletions.
 LOOK_BACK_S = 3600.0
+T = TypeVar("T", bound=msgspec.Struct)
+
+log = logging.getLogger("codebutler.notes")
 
 
 class Entry(Struct, frozen=True):
@@ -54,11 +57,6 @@ class Gap(Struct, frozen=True):
     known: tuple[SeenMessage, ...]
     first_root: str = ""
     beyond: tuple[SeenMessage, ...] = ()
-
-
-T = TypeVar("T", bound=msgspec.Struct)
-
-log = logging.getLogger("codebutler.notes")
 
 
 class Notes(Protocol):

@@ -48,6 +48,15 @@ from codebutler.platform.system import this_system
 COUNTED_S = 3600.0
 # If more than this many are counted at once, they are counted for less than an hour.
 MOST = 10_000
+TAIL_BYTES = 2**20
+ROTATE_BYTES = 64 * 2**20
+# May wait in memory: while nothing new starts, the endings of what is running need far less.
+HELD_CHARS = 2**20
+LINE_CHARS = 500
+FLUSH_S = 30.0
+EXPIRE_S = 86400.0
+
+log = logging.getLogger("codebutler.audit")
 
 
 class _Count(Struct):
@@ -85,17 +94,6 @@ def _line(count: _Count) -> AuditAct:
     return structs.replace(
         count.last, decision=f"{count.last.decision} ({count.more} more within the hour; this is the last)"
     )
-
-
-TAIL_BYTES = 2**20
-ROTATE_BYTES = 64 * 2**20
-# May wait in memory: while nothing new starts, the endings of what is running need far less.
-HELD_CHARS = 2**20
-LINE_CHARS = 500
-FLUSH_S = 30.0
-EXPIRE_S = 86400.0
-
-log = logging.getLogger("codebutler.audit")
 
 
 class AuditLog:

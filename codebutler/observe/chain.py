@@ -29,6 +29,14 @@ from codebutler.domain.refs import ConversationRef, PersonRef
 # How much of a refused text is kept.
 TEXT_CHARS = 500
 KIND_CHARS = 100
+OURS = "audit"
+"""The kind of a line about the log itself."""
+TORN = "torn"
+"""The decision of a line that says: a crash cut the line before."""
+CUT = "cut"
+"""The decision of a line that says: lines before this one were removed."""
+_ROTATED = re.compile(r"\.(\d{6})\.jsonl$")
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
 class AuditAct(Struct, frozen=True, kw_only=True):
@@ -73,16 +81,8 @@ def shortened(act: AuditAct) -> AuditAct:
     return structs.replace(act, kind=kind, text=text)
 
 
-OURS = "audit"
-"""The kind of a line about the log itself."""
-TORN = "torn"
-"""The decision of a line that says: a crash cut the line before."""
-CUT = "cut"
-"""The decision of a line that says: lines before this one were removed."""
 EXPIRED = "expired"
 """The decision of a line that says: a file ended with the digest in the text, and was deleted because of its age."""
-_ROTATED = re.compile(r"\.(\d{6})\.jsonl$")
-_DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
 class AuditLine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

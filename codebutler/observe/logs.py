@@ -29,10 +29,26 @@ from multiprocessing_logging import MultiProcessingHandler
 
 from codebutler.protocol.messages import LogTag
 
-# The last log lines in memory, and the followers who read new ones.
-
 RING_LINES = 2000
 FOLLOWER_LINES = 500
+TAGS = {"ERR": logging.ERROR, "WRN": logging.WARNING, "INF": logging.INFO, "DBG": logging.DEBUG}
+"""The level of each tag; the other tags (MSG, RSP, MEM and those of agents) are informational."""
+_TAG = re.compile("[A-Z]{3}")
+LEVELS: dict[str, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+# C0 and C1 controls, line and paragraph separators, bidirectional overrides, lone surrogates.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_MARK = "codebutler.observe.written"
+CLOSE_S = 5.0
+ROOM = "codebutler"
+FILE_BYTES = 10 * 2**20
+FILE_BACKUPS = 5
+DAY_S = 86400.0
+Level = Literal["debug", "info", "warn", "error"]
 
 
 class LogLine(Struct, frozen=True, kw_only=True):
@@ -124,32 +140,15 @@ class Ring(logging.Handler):
             self._followers.discard(follower)
 
 
-# A log record as one line: ``2026-02-14 15:04:05 TAG  text``, in local time.
-#
-# Any logged text may come from a stranger: characters that could forge a line or control a terminal are escaped.
-
-TAGS = {"ERR": logging.ERROR, "WRN": logging.WARNING, "INF": logging.INFO, "DBG": logging.DEBUG}
-"""The level of each tag; the other tags (MSG, RSP, MEM and those of agents) are informational."""
-_TAG = re.compile("[A-Z]{3}")
-
-LEVELS: dict[str, int] = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "error": logging.ERROR,
-}
-
-# C0 and C1 controls, line and paragraph separators, bidirectional overrides, lone surrogates.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
 def _escaped(match: re.Match[str]) -> str:
     """A control character, escaped as in Python."""
     return match.group().encode("unicode_escape").decode("ascii")
 
 
 class LineFormatter(logging.Formatter):
-    """Formats records; ``redact`` removes secrets, ``named`` replaces people's IDs by names, or (True) adds them."""
+    """A log record as one line: ``2026-02-14 15:04:05 TAG  text``, in local time. ``redact`` removes secrets, ``named``
+    replaces people's IDs by names, or (True) adds them. Any logged text may come from a stranger: characters that could
+    forge a line or control a terminal are escaped."""
 
     def __init__(self, redact: Callable[[str], str], named: Callable[[str, bool], str] | None = None) -> None:
         super().__init__("%(message)s")
@@ -179,15 +178,6 @@ class LineFormatter(logging.Formatter):
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at))
         repo = f"[{line.repo}] " if line.repo else ""
         return f"{stamp} {line.tag}  {repo}{line.text}"
-
-
-# Log handlers that never block the caller: a separate thread writes.
-#
-# Based on multiprocessing-logging's handler; its installer refuses every start method but "fork", so the handler is
-# built directly.
-
-_MARK = "codebutler.observe.written"
-CLOSE_S = 5.0
 
 
 class PrivateFileHandler(RotatingFileHandler):
@@ -237,7 +227,11 @@ class _Marked(logging.Handler):
 
 
 class BackgroundHandler:
-    """``inner`` behind a queue and a thread: give ``handler`` to a logger."""
+    """``inner`` behind a queue and a thread, so that it never blocks the caller: give ``handler`` to a logger.
+
+    Based on multiprocessing-logging's handler; its installer refuses every start method but "fork", so the handler is
+    built directly.
+    """
 
     def __init__(self, name: str, inner: logging.Handler) -> None:
         self._marked = _Marked(inner)
@@ -270,14 +264,6 @@ def _open_private(path: str, flags: int) -> int:
 
 def _nothing() -> int:
     return 0
-
-
-ROOM = "codebutler"
-FILE_BYTES = 10 * 2**20
-FILE_BACKUPS = 5
-DAY_S = 86400.0
-
-Level = Literal["debug", "info", "warn", "error"]
 
 
 class Logs:

@@ -43,6 +43,11 @@ from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.port import Services
 
 MAX_TROUBLE_CHARS = 2000
+GATHER_S = 1.0
+"""Changes this close together go into one report: the end of a run, its card, its reply."""
+RETRY_S = 60.0
+LOOK_BACK = timedelta(days=2)
+"""What becomes known after a run (its commits, its checks) is in its row soon after its end."""
 
 
 class HostedHere(Struct, frozen=True):
@@ -110,13 +115,6 @@ class HostJobs:
     def _path_of(self, repo: str) -> Path | None:
         hosted = self._hosted().get(repo)
         return Path(hosted.settings.path) if hosted else None
-
-
-GATHER_S = 1.0
-"""Changes this close together go into one report: the end of a run, its card, its reply."""
-RETRY_S = 60.0
-LOOK_BACK = timedelta(days=2)
-"""What becomes known after a run (its commits, its checks) is in its row soon after its end."""
 
 
 class HostRuns:

@@ -34,6 +34,7 @@ from codebutler.supervisor.supervisor import Supervisor
 from codebutler.supervisor.workers import Workers
 
 Record = Callable[[str, LogTag, str], None]
+FLUSH_S = 5.0
 
 
 class Beginning(Struct, frozen=True):
@@ -93,9 +94,6 @@ class LocalWorkers:
             if ended := await asyncio.to_thread(kill_orphans):
                 record("", "WRN", f"ended {ended} processes left by an earlier supervisor")
             yield supervisor
-
-
-FLUSH_S = 5.0
 
 
 class Serving:

@@ -36,6 +36,14 @@ is exact."""
 BILLION = 10**9
 NONE: Exact = (0, 0, 0, 0)
 NO_DAYS: Days = MappingProxyType({})
+WEEK_DAYS = 7
+LOOK_AGAIN_S = 60.0
+REST_S = 1.0
+"""The longest time between two reads of a repository whose runs have changed."""
+REST = 50
+"""After a read, wait this many times the processor time it took: it adds up all runs of the day."""
+"""The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
+Record = Callable[[str, LogTag, str], None]
 
 
 class Account(Struct, frozen=True):
@@ -127,16 +135,6 @@ def _without(all_of_them: Exact, own: Exact) -> DayUse:
         usd=min(usd / BILLION, 1e15),
         minutes=min(minutes / BILLION, 1e15),
     )
-
-
-WEEK_DAYS = 7
-LOOK_AGAIN_S = 60.0
-REST_S = 1.0
-"""The longest time between two reads of a repository whose runs have changed."""
-REST = 50
-"""After a read, wait this many times the processor time it took: it adds up all runs of the day."""
-"""The longest sleep before the clock is checked again: it may be set, and the machine may sleep."""
-Record = Callable[[str, LogTag, str], None]
 
 
 class Spending:

@@ -30,6 +30,19 @@ ALLOCATOR_VARIABLES = (("MALLOC_MMAP_THRESHOLD_", str(LARGE_BYTES)),)
 file, and from then on each thread that handles one keeps its memory (mallopt(3), M_MMAP_THRESHOLD). These variables are
 for a process that has not started yet. Other C libraries have neither the problem nor the setting."""
 _M_MMAP_THRESHOLD = -3
+# More than any number of repositories needs. A container's hard limit may be a billion.
+ENOUGH = 2**16
+# macOS does not allow more than this to an ordinary process without a hard limit (OPEN_MAX).
+OPEN_MAX = 10_240
+# Per worker: its socket, its output, its process and two pipes of multiprocessing.
+PER_WORKER = 5
+# For everything else: up to 48 connections to chats, journal, logs, clients of the control socket, and starts in
+# progress.
+RESERVED = 112
+LEAST_WORKERS = 4
+# This many must be free before a worker is started: it takes about ten, and other threads open files meanwhile.
+FOR_A_START = 24
+LISTENER = "CODEBUTLER_LISTENER"
 
 
 def disable_core_dumps() -> None:
@@ -53,20 +66,6 @@ def return_large_blocks() -> None:
 
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-
-
-# More than any number of repositories needs. A container's hard limit may be a billion.
-ENOUGH = 2**16
-# macOS does not allow more than this to an ordinary process without a hard limit (OPEN_MAX).
-OPEN_MAX = 10_240
-# Per worker: its socket, its output, its process and two pipes of multiprocessing.
-PER_WORKER = 5
-# For everything else: up to 48 connections to chats, journal, logs, clients of the control socket, and starts in
-# progress.
-RESERVED = 112
-LEAST_WORKERS = 4
-# This many must be free before a worker is started: it takes about ten, and other threads open files meanwhile.
-FOR_A_START = 24
 
 
 class Descriptors(Struct, frozen=True):
@@ -135,9 +134,6 @@ def is_shortage(error: BaseException) -> bool:
 
 def _finite(limit: int) -> int:
     return ENOUGH if limit == resource.RLIM_INFINITY else limit
-
-
-LISTENER = "CODEBUTLER_LISTENER"
 
 
 class Reexec:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from codebutler.platform.linux import NameWatch
 
 
+SandboxName = Literal["bwrap", "docker", "seatbelt"]
+
+
 class NameEvent(NamedTuple):
     """A change. ``gone``: the name, or the whole directory, no longer exists. ``unsure``: anything may have happened,
     in any directory. ``whole``: the directory itself is no longer watched."""
@@ -24,9 +27,6 @@ class NameEvent(NamedTuple):
     gone: bool = False
     whole: bool = False
     unsure: bool = False
-
-
-SandboxName = Literal["bwrap", "docker", "seatbelt"]
 
 
 class ProcessEntry(NamedTuple):

@@ -18,6 +18,11 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from codebutler.domain.clock import Clock
 
+Told = TypeVarTuple("Told")
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
 
 class Tasks:
     """Holds every task it started until it ends; ``on_failure`` is called for each that raised."""
@@ -128,9 +133,6 @@ def full_jitter_s(rng: Random, failures: int, base_s: float, cap_s: float) -> fl
     return rng.uniform(0.0, min(cap_s, base_s * 2.0 ** min(failures - 1, 32)))
 
 
-Told = TypeVarTuple("Told")
-
-
 class Observers(Generic[*Told]):
     """``tell`` calls all added observers in order, with its arguments."""
 
@@ -156,10 +158,6 @@ def abort(transport: asyncio.WriteTransport) -> None:
         transport.abort()
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
 class BoundedDict(OrderedDict[K, V]):
     """A dictionary of the ``most`` entries that were set last: one more, and the oldest is forgotten. Setting an entry
     again makes it the newest."""
@@ -173,9 +171,6 @@ class BoundedDict(OrderedDict[K, V]):
         self.move_to_end(key)
         if len(self) > self.most:
             self.popitem(last=False)
-
-
-T = TypeVar("T")
 
 
 class LoopThread:

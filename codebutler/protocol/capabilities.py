@@ -20,6 +20,16 @@ from codebutler.platform.files import MAX_CONFIG_BYTES, PrivateDir
 from codebutler.protocol.messages import Amount, DayUse, Finding
 
 Whole = Annotated[int, Meta(ge=0, le=10**15)]
+Capability = Literal[
+    "answer", "resume", "resume-after-kill", "tools", "deny", "stop", "image", "cost", "plan", "mcp"
+]
+CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
+CellState = Literal["yes", "no", "not supported", "not tried"]
+RESULT_NAME = "agents.json"
+"""The file of the last result, in CodeButler's home."""
+RESULT_FORMAT = 1
+"""Raised when a field is removed or changes its meaning, not when one is added."""
+MOST_TOLD = 500
 
 
 class LedgerRow(Struct, frozen=True, kw_only=True):
@@ -47,17 +57,6 @@ class LedgerRow(Struct, frozen=True, kw_only=True):
     channel: ConversationRef
     thread: str
     link: str
-
-
-Capability = Literal[
-    "answer", "resume", "resume-after-kill", "tools", "deny", "stop", "image", "cost", "plan", "mcp"
-]
-CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
-CellState = Literal["yes", "no", "not supported", "not tried"]
-RESULT_NAME = "agents.json"
-"""The file of the last result, in CodeButler's home."""
-RESULT_FORMAT = 1
-"""Raised when a field is removed or changes its meaning, not when one is added."""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -128,9 +127,6 @@ def row_of(result: LiveResult | None, repo: str, agent: str) -> AgentResult | No
 def cells_of(row: AgentResult) -> Mapping[Capability, Cell]:
     """The row by capability. Pure."""
     return {cell.capability: cell for cell in row.cells}
-
-
-MOST_TOLD = 500
 
 
 class JobsReport(Struct, frozen=True, kw_only=True, tag_field="kind", tag="jobs"):

@@ -32,6 +32,7 @@ NO_CARD = MessageRef("0.0")
 SaidKind = Literal["text", "progress", "card"]
 
 T = TypeVar("T")
+LINE_LIMIT_BYTES = 4 * 2**20
 
 
 class _Request(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
@@ -225,9 +226,6 @@ ControlReply = (
     | Done
     | Failed
 )
-
-
-LINE_LIMIT_BYTES = 4 * 2**20
 
 
 Answer = Callable[[ControlRequest], AsyncIterator[ControlReply]]

@@ -30,6 +30,13 @@ _ID = Annotated[str, Meta(max_length=100)]
 _MessageID = Annotated[MessageRef, Meta(max_length=100)]
 _Line = Annotated[str, Meta(max_length=LINE_CHARS)]
 _Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+TraceContext = Annotated[str, Meta(pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-01\Z")]
+"""W3C Trace Context, ``traceparent``."""
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:-]{0,60}\Z")]
+Nanoseconds = Annotated[int, Meta(ge=0, le=2**62)]
+"""Nanoseconds since the epoch."""
+SpanName = Literal["queued", "agent", "tool"]
+MOST_SPANS = 500
 
 
 class _Message(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
@@ -149,15 +156,6 @@ Told = ThreadTold | FoundTold | RunChanges
 ANSWERED_BY: Mapping[type[Question], type[Told]] = MappingProxyType(
     {AskThread: ThreadTold, AskFound: FoundTold, AskDiff: RunChanges}
 )
-
-
-TraceContext = Annotated[str, Meta(pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-01\Z")]
-"""W3C Trace Context, ``traceparent``."""
-Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:-]{0,60}\Z")]
-Nanoseconds = Annotated[int, Meta(ge=0, le=2**62)]
-"""Nanoseconds since the epoch."""
-SpanName = Literal["queued", "agent", "tool"]
-MOST_SPANS = 500
 
 
 class WorkSpan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

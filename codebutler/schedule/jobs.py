@@ -26,6 +26,11 @@ MAX_VALUE_CHARS = 4000
 MIN_SECRET_CHARS = 16
 _PLACEHOLDER = re.compile(r"\{\{\s*body((?:\.[A-Za-z0-9_-]+)*)\s*\}\}")
 _AGENT = re.compile(r"[a-z][a-z0-9_-]*")
+FILE_NAME = "jobs.yaml"
+MAX_JOBS = 200
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SHAPE = "begin with `jobs:`, and start each job below it with a `-`"
+Missed = Literal["once", "skip"]
 
 
 class HookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -128,14 +133,6 @@ def _value(body: Any, path: list[str]) -> str:
             return ""
     text = body if isinstance(body, str) else msgspec.json.encode(body).decode()
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… (cut)"
-
-
-FILE_NAME = "jobs.yaml"
-MAX_JOBS = 200
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-SHAPE = "begin with `jobs:`, and start each job below it with a `-`"
-
-Missed = Literal["once", "skip"]
 
 
 class Spec(

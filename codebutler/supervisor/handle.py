@@ -20,7 +20,8 @@ from codebutler.supervisor.lifecycle import (
     describe,
     move,
 )
-from codebutler.supervisor.port import Reports, Shared, WorkerLink
+from codebutler.supervisor.limits import Reports
+from codebutler.supervisor.port import Shared, WorkerLink
 from codebutler.supervisor.queues import Deliveries, Questions, Sends, T
 from codebutler.supervisor.session import SessionContext, WorkerExit, WorkerSession
 

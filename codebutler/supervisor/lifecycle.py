@@ -14,12 +14,9 @@ from msgspec.structs import replace
 from codebutler.domain.errors import EXIT_CONFIGURATION, EXIT_IOERR
 from codebutler.protocol.messages import StopReason
 
-# The states of a worker and the transitions between them, as data.
-#
-# ``sleeping`` is not a fault: an idle worker's process has ended, and the next event starts it again.
-
 WorkerState = Literal["stopped", "starting", "running", "stopping", "sleeping", "backoff", "quarantined"]
 PublicState = Literal["stopped", "starting", "running", "sleeping", "backoff", "quarantined"]
+"""``sleeping`` is not a fault: an idle worker's process has ended, and the next event starts it again."""
 
 MOVES: Mapping[WorkerState, frozenset[WorkerState]] = MappingProxyType(
     {
@@ -44,9 +41,6 @@ def move(old: WorkerState, new: WorkerState) -> WorkerState:
 def public(state: WorkerState) -> PublicState:
     """The state as `codebutler status` shows it: a worker that is being stopped still counts as running."""
     return "running" if state == "stopping" else state
-
-
-# What a worker process has been doing and for how long, and what follows from it. Pure: time is an argument.
 
 
 class WorkerTiming(Struct, frozen=True):
@@ -133,16 +127,14 @@ class Vitals:
         return now_s - self.active_s >= self._idle_sleep_s
 
 
-# When a dead worker restarts, decided from its record alone. Pure: time and chance are arguments.
-#
-# Exponential backoff with full jitter, reset after a healthy period. Too many deaths in a window mean quarantine, with
-# retries at long intervals, or shorter ones if the disk was at fault (EX_IOERR of sysexits.h), which people fix without
-# telling us. Exit code 78 (EX_CONFIG of sysexits.h) means that only a changed configuration can help. A start for which
-# the machine lacked resources is not a death: it is only retried.
-
-
 class Policy(Struct, frozen=True):
-    """How a dead worker is restarted; all durations are in seconds."""
+    """When a dead worker restarts; all durations are in seconds.
+
+    Exponential backoff with full jitter, reset after a healthy period. Too many deaths in a window mean quarantine,
+    with retries at long intervals, or shorter ones if the disk was at fault (EX_IOERR of sysexits.h), which people fix
+    without telling us. Exit code 78 (EX_CONFIG of sysexits.h) means that only a changed configuration can help. A start
+    for which the machine lacked resources is not a death: it is only retried.
+    """
 
     first_delay_s: float = 1.0
     longest_delay_s: float = 60.0

@@ -31,15 +31,15 @@ from codebutler.protocol.messages import (
     ThreadFetched,
     UploadPiece,
 )
-from codebutler.supervisor.port import (
+from codebutler.supervisor.limits import (
     BLOCK_COST,
     DELIVERIES_IN_FLIGHT,
     OPERATION_BYTES,
     SEND_BYTES_IN_FLIGHT,
     SENDS_IN_FLIGHT,
     Reports,
-    Services,
 )
+from codebutler.supervisor.port import Services
 
 # Rounds of the event loop until a request is sent: our task, the plan, the attempt, and its call.
 HEAD_START = 4
@@ -52,15 +52,12 @@ PATIENCE_S = 60.0
 """A worker that sleeps has to start, and git has to look at a large tree."""
 
 T = TypeVar("T", bound=Told)
-
-
-# The events that one worker still has to store. They stay here until it has, across restarts.
-#
-# They are in the journal on disk too, so losing this object loses nothing.
+Answer = Sent | SendFailed
 
 
 class Deliveries:
-    """The events for one worker, ordered by ``seq``; at most ``window`` are in transit to it at a time."""
+    """The events that one worker still has to store, ordered by ``seq``, across its restarts; at most ``window`` are in
+    transit to it at a time. They are in the journal on disk too, so losing this object loses nothing."""
 
     def __init__(self, window: int = DELIVERIES_IN_FLIGHT) -> None:
         self._window = window
@@ -103,11 +100,9 @@ class Deliveries:
         return True
 
 
-# What the parent asks the worker: each question waits for its answer, through the worker's sleep and its restarts.
-
-
 class Questions:
-    """The questions to one worker. They change nothing, so each process that becomes ready is asked again."""
+    """What the parent asks the worker: each question waits for its answer, through the worker's sleep and its restarts.
+    They change nothing, so each process that becomes ready is asked again."""
 
     def __init__(self) -> None:
         self._asked: dict[str, tuple[Question, asyncio.Future[Told]]] = {}
@@ -150,14 +145,9 @@ class Questions:
             waiting[1].set_result(answer)
 
 
-# A worker's operations in transit to the chat. They outlive the process that requested them.
-
-
-Answer = Sent | SendFailed
-
-
 class Sends:
-    """One task per operation; the answer goes to the worker's current process.
+    """A worker's operations in transit to the chat, one task each; they outlive the process that requested them.
+    The answer goes to the worker's current process.
 
     If there is none, no answer is lost: the next process sends the operation again, as unsure.
     """
@@ -265,12 +255,9 @@ class Sends:
             reached("answer.after")
 
 
-# The files and threads that one worker process requested, in transit to it. They end with the process.
-
-
 class Fetches:
-    """Passes requested files and threads to the process: ``send`` sends it one message, ``drain`` waits until it has
-    read enough."""
+    """The files and threads that one worker process requested, in transit to it; they end with the process. ``send``
+    sends it one message, ``drain`` waits until it has read enough."""
 
     def __init__(
         self,

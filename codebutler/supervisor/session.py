@@ -45,7 +45,7 @@ from codebutler.protocol.messages import (
     UploadPiece,
 )
 from codebutler.supervisor.lifecycle import Vitals, WorkerState
-from codebutler.supervisor.port import (
+from codebutler.supervisor.limits import (
     BYTES_BURST,
     BYTES_PER_S,
     ERROR_CHARS,
@@ -53,11 +53,10 @@ from codebutler.supervisor.port import (
     PRINTED_PER_S,
     UNREAD_BYTES,
     Reports,
-    Shared,
     TokenBucket,
-    WorkerLink,
     shorten,
 )
+from codebutler.supervisor.port import Shared, WorkerLink
 from codebutler.supervisor.queues import Deliveries, Fetches, Questions, Sends
 
 LAST_WORDS_S = 1.0

@@ -37,6 +37,27 @@ _UNSEEN_BYTES = re.compile(
 _NARROW_GAPS = _SIGNS + bytes(code for code in _UNSEEN if code < 256)
 PIECE_CHARS = 65_536
 """A long text is searched in pieces of this size: each call of ``re`` or RE2 blocks all other threads."""
+LEAST_ESCAPES = 6
+"""Shorter runs of escapes are covered by the spellings of the whole value."""
+_HEX = "[0-9A-Fa-f]"
+# An address, up to sixteen bytes singly or in pairs, and the same bytes as text.
+_ADDRESS = rf"^{_HEX}{{6,10}}:?[ \t]{{1,4}}"
+_GROUP = rf"(?:{_HEX}{{2}}){{1,2}}"
+_LINE = rf"{_ADDRESS}{_GROUP}(?: {{1,2}}{_GROUP}){{0,15}}(?: [^\n]{{0,80}})?$"
+_DUMP = re.compile(rf"{_LINE}(?:\n{_LINE})*", re.MULTILINE)
+_BYTES = re.compile(rf"{_ADDRESS}({_GROUP}(?: {{1,2}}{_GROUP}){{0,15}})(?=[ \n]|$)", re.MULTILINE)
+CUT = "…"
+"""The sign that a text was cut short."""
+BEGUN_CHARS = 8
+"""Fewer characters of a secret than this are not searched for."""
+# Beginnings that are unique to tokens; and others, which need a digit in what follows.
+_CLEAR = (
+    r"xox[a-z](?:\.xox[a-z])?-|xapp-\d|gh[pousr]_|github_pat_|glpat-|sk-(?:ant|proj|or|svcacct)-|AKIA|ASIA|AIza|GOCSPX-"
+    r"|[rs]k_(?:live|test)_|whsec_|dop_v1_|dckr_pat_|shp(?:at|ca|pa|ss)_|eyJ"
+)
+_DOUBTFUL = r"(?:sk-|tvly-|gsk_|xai-|ya29\.|npm_|pypi-|hf_|SG\.)(?=[\w-]{0,80}\d)"
+_TOKEN = re.compile(rf"(?<![A-Za-z0-9])(?:{_CLEAR}|{_DOUBTFUL})[\w.-]{{4,300}}\Z")
+_LONGEST_TOKEN = 320
 
 
 def first_match(pattern: Any, data: bytes, at: int, overlap: int) -> Any:
@@ -117,12 +138,6 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-LEAST_ESCAPES = 6
-"""Shorter runs of escapes are covered by the spellings of the whole value."""
-
-_HEX = "[0-9A-Fa-f]"
-
-
 class EscapeKind(Struct, frozen=True):
     """One way to write a byte, or a character (``wide``): its signs (each contains one of ``signs``), the expressions
     for all of it, for its number, and for the last of several, which may be written differently."""
@@ -151,12 +166,6 @@ ESCAPE_KINDS = (
     EscapeKind((":", "-"), rf"{_HEX}{{2}}[:-]", rf"({_HEX}{{2}})", last=rf"(?:{_HEX}{{2}})?"),
     EscapeKind((",",), "[0-9]{2,3}, ?", "([0-9]+)", base=10, last="(?:[0-9]{2,3})?"),
 )
-# An address, up to sixteen bytes singly or in pairs, and the same bytes as text.
-_ADDRESS = rf"^{_HEX}{{6,10}}:?[ \t]{{1,4}}"
-_GROUP = rf"(?:{_HEX}{{2}}){{1,2}}"
-_LINE = rf"{_ADDRESS}{_GROUP}(?: {{1,2}}{_GROUP}){{0,15}}(?: [^\n]{{0,80}})?$"
-_DUMP = re.compile(rf"{_LINE}(?:\n{_LINE})*", re.MULTILINE)
-_BYTES = re.compile(rf"{_ADDRESS}({_GROUP}(?: {{1,2}}{_GROUP}){{0,15}})(?=[ \n]|$)", re.MULTILINE)
 
 ESCAPE_SIGNS = "|".join(
     (*(rf"(?:{kind.each}){{{LEAST_ESCAPES}}}" for kind in ESCAPE_KINDS), rf"(?m:{_LINE})")
@@ -197,21 +206,6 @@ def _read(numbers: Iterable[str], kind: EscapeKind) -> bytes:
     if kind.wide:
         return b"".join(chr(code).encode("utf-8", "surrogatepass") for code in codes)
     return bytes(code for code in codes if code < 256)
-
-
-CUT = "…"
-"""The sign that a text was cut short."""
-BEGUN_CHARS = 8
-"""Fewer characters of a secret than this are not searched for."""
-
-# Beginnings that are unique to tokens; and others, which need a digit in what follows.
-_CLEAR = (
-    r"xox[a-z](?:\.xox[a-z])?-|xapp-\d|gh[pousr]_|github_pat_|glpat-|sk-(?:ant|proj|or|svcacct)-|AKIA|ASIA|AIza|GOCSPX-"
-    r"|[rs]k_(?:live|test)_|whsec_|dop_v1_|dckr_pat_|shp(?:at|ca|pa|ss)_|eyJ"
-)
-_DOUBTFUL = r"(?:sk-|tvly-|gsk_|xai-|ya29\.|npm_|pypi-|hf_|SG\.)(?=[\w-]{0,80}\d)"
-_TOKEN = re.compile(rf"(?<![A-Za-z0-9])(?:{_CLEAR}|{_DOUBTFUL})[\w.-]{{4,300}}\Z")
-_LONGEST_TOKEN = 320
 
 
 class PartialSecrets:

@@ -42,6 +42,16 @@ if TYPE_CHECKING:
 
 METRICS_OFF = "Metrics are off: set metrics.allow, then restart the supervisor"
 METRICS_REFUSED = "Refused: metrics.allow does not include this address, or metrics.token is missing or wrong"
+PORTS = 20
+"""How many ports after the configured one are tried."""
+DASHBOARD_OFF = "dashboard.enabled is false"
+MAX_BODY_BYTES = 2**20
+PER_MINUTE, PULLS_PER_MINUTE = 30, 600
+"""Calls of a hook; each of a pull request's checks may call when it begins and when it ends."""
+BODY_S = 30.0
+"""Callers that send their body more slowly are disconnected: anyone who may connect could keep us busy."""
+
+log = logging.getLogger("codebutler.web")
 
 
 class MetricsPage:
@@ -84,18 +94,6 @@ def _is_within(address: str, network: str) -> bool:
         return ip_address(address) in ip_network(network, strict=False)
     except ValueError:
         return False
-
-
-PORTS = 20
-"""How many ports after the configured one are tried."""
-DASHBOARD_OFF = "dashboard.enabled is false"
-
-log = logging.getLogger("codebutler.web")
-MAX_BODY_BYTES = 2**20
-PER_MINUTE, PULLS_PER_MINUTE = 30, 600
-"""Calls of a hook; each of a pull request's checks may call when it begins and when it ends."""
-BODY_S = 30.0
-"""Callers that send their body more slowly are disconnected: anyone who may connect could keep us busy."""
 
 
 class DashboardAddress:

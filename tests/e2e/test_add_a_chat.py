@@ -80,7 +80,7 @@ class PostboxPlatform(Platform):
             raise ChatAuthError("no stamp")
 
     def open(self, given):
-        from codebutler.domain.model import Post
+        from codebutler.chat.postbox.chat import Post
 
         return Post(given.config.postbox, given.clock)
 

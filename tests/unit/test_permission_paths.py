@@ -54,7 +54,7 @@ LISTS = {
     "codebutler/config/": "what the configuration is",
     "codebutler/chat/platform.py": "tells the command line who is on the list",
     **dict.fromkeys(
-        [f"codebutler/chat/slack/{name}.py" for name in ("people", "places", "platform", "setup")],
+        [f"codebutler/chat/slack/{name}.py" for name in ("app", "places", "platform", "setup")],
         "sets it up, invites people to a channel, says that nobody is allowed yet",
     ),
     **dict.fromkeys(

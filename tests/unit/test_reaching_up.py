@@ -10,7 +10,7 @@ BY_NAME = re.compile(r"import_module\(\s*[^)]*\)|__import__\([^)]*\)")
 KNOWN = [
     # The operator's commands, at rest: what agents keep by name, and an older store.
     ("codebutler/cli/memory.py", 'import_module("codebutler_worker.memory.learning")'),
-    ("codebutler/cli/upgrade.py", 'import_module("codebutler_worker.store.opening")'),
+    ("codebutler/cli/migrate.py", 'import_module("codebutler_worker.store.opening")'),
     # Alembic is loaded for an older journal alone.
     ("codebutler/intake/journal_file.py", 'import_module("codebutler_migrations.runner")'),
 ]

@@ -33,6 +33,17 @@ from codebutler.platform.tasks import BoundedDict, Observers
 REMEMBERED = 10_000
 # A shorter sleep would only give the same plan again.
 LEAST_S = 1e-3
+PROBE_BASE_S = 5.0
+PROBE_CAP_S = 60.0
+PROBE_S = 60.0
+"""How often to retry if no event says that the channel is open again."""
+_AFTER = {"archived": "is_archived", "left": "not_in_channel"}
+# How old a message can be whose answer we lost. In a thread everything is read.
+LOOK_BACK_S = 7 * 24 * 3600.0
+MAX_PAGES = 50
+T = TypeVar("T")
+
+log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Loop:
@@ -192,12 +203,6 @@ class Loop:
         self.wake()
 
 
-PROBE_BASE_S = 5.0
-PROBE_CAP_S = 60.0
-
-log = logging.getLogger("codebutler.chat.delivery")
-
-
 class Authority:
     """The loop waits while the token does not work: after ``lost`` it asks the chat who we are, with backoff,
     until it answers.
@@ -262,13 +267,6 @@ class Authority:
         return True
 
 
-PROBE_S = 60.0
-"""How often to retry if no event says that the channel is open again."""
-_AFTER = {"archived": "is_archived", "left": "not_in_channel"}
-
-log = logging.getLogger("codebutler.chat.delivery")
-
-
 class Channels:
     """Which channels are closed to us, and why. ``closed``: the chat's codes for that, each with what to do."""
 
@@ -304,13 +302,6 @@ class Channels:
             log.info("%s: sending what was waiting", channel)
             self._loop.closed(channel, None)
             self.changed.tell()
-
-
-# How old a message can be whose answer we lost. In a thread everything is read.
-LOOK_BACK_S = 7 * 24 * 3600.0
-MAX_PAGES = 50
-
-T = TypeVar("T")
 
 
 class Reader:

@@ -21,6 +21,20 @@ from codebutler.domain.refs import ConversationRef
 
 # Tolerance for rounding errors: fractions do not add up to exact whole numbers.
 NEARLY = 1e-6
+# A sign delayed longer than this would show what is already over.
+PATIENCE_S = 1.0
+RANK: Mapping[Value, int] = MappingProxyType({value: at for at, value in enumerate(get_args(Value))})
+SPARED: Mapping[Value, float] = MappingProxyType(
+    {"answer": 0.0, "notice": 0.0, "outcome": 0.0, "progress": 0.2, "sign": 0.4}
+)
+"""The part of a burst reserved for higher values. Reads reserve nothing: nobody sees them."""
+PROGRESS_POSTS = 0.8
+"""The same for progress posts: they come shortly before the answers to messages sent at the same time."""
+READS = frozenset[Call]({"history", "replies"})
+# Set signs only while few are waiting to be removed: removals have the chat's lowest limit.
+REMOVALS_DUE = 0.5
+Line = tuple[str, ...]
+"""What keeps its order: a conversation, the edits of a message, a mark on a message."""
 
 
 class Buckets(Struct):
@@ -63,23 +77,6 @@ class Buckets(Struct):
                 yield (call, channel), limit
         if limit := self.limits.workspace.get(call):
             yield (call, ""), limit
-
-
-# A sign delayed longer than this would show what is already over.
-PATIENCE_S = 1.0
-RANK: Mapping[Value, int] = MappingProxyType({value: at for at, value in enumerate(get_args(Value))})
-SPARED: Mapping[Value, float] = MappingProxyType(
-    {"answer": 0.0, "notice": 0.0, "outcome": 0.0, "progress": 0.2, "sign": 0.4}
-)
-"""The part of a burst reserved for higher values. Reads reserve nothing: nobody sees them."""
-PROGRESS_POSTS = 0.8
-"""The same for progress posts: they come shortly before the answers to messages sent at the same time."""
-READS = frozenset[Call]({"history", "replies"})
-# Set signs only while few are waiting to be removed: removals have the chat's lowest limit.
-REMOVALS_DUE = 0.5
-
-Line = tuple[str, ...]
-"""What keeps its order: a conversation, the edits of a message, a mark on a message."""
 
 
 class WaitingCall(Struct, kw_only=True, eq=False):

@@ -26,6 +26,15 @@ from codebutler.text.disguised import CUT
 
 MOST_CHARS = 10_000
 """Less than every streaming chat takes in one message; after that much, readers can wait for the rest."""
+PACE_S = 1.0
+LIFE_S = 240.0
+WAIT_S = 2.0
+"""How long an answer waits for its stream's call under way."""
+LINGER_S = 10.0
+"""How long after its turn's end a stream waits for an answer that the chat's limits hold up."""
+MOST_OPEN = 50
+
+log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Growth(Struct, frozen=True):
@@ -62,17 +71,6 @@ def _without_last_word(text: str) -> str:
     text = text.lstrip()
     end = max(text.rfind(space) for space in " \n\t")
     return text[: max(end, 0)].rstrip()
-
-
-PACE_S = 1.0
-LIFE_S = 240.0
-WAIT_S = 2.0
-"""How long an answer waits for its stream's call under way."""
-LINGER_S = 10.0
-"""How long after its turn's end a stream waits for an answer that the chat's limits hold up."""
-MOST_OPEN = 50
-
-log = logging.getLogger("codebutler.chat.delivery")
 
 
 class Stream(Struct, eq=False):

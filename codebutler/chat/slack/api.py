@@ -46,6 +46,40 @@ PAGE_SIZE = 200
 # The maximum of conversations.history: each page costs one of 50 calls a minute.
 HISTORY_PAGE_SIZE = 999
 MAX_PAGES = 50
+_TIER_2 = Limit(per_minute=18, burst=5)
+_TIER_3 = Limit(per_minute=50, burst=10)
+_TIER_4 = Limit(per_minute=100, burst=10)
+SLACK_LIMITS = Limits(
+    # Slightly below Slack's limits: calls sent a second apart may arrive closer together.
+    channel=MappingProxyType({"post": Limit(per_minute=58, burst=5)}),
+    workspace=MappingProxyType(
+        {
+            "post": Limit(per_minute=300, burst=50),
+            "whisper": _TIER_4,
+            "update": _TIER_3,
+            "delete": _TIER_3,
+            "start_stream": _TIER_2,
+            "append_stream": Limit(per_minute=95, burst=10),
+            "stop_stream": _TIER_2,
+            "react": Limit(per_minute=50, burst=20),
+            "unreact": Limit(per_minute=20, burst=10),
+            "share": _TIER_4,
+            "publish": _TIER_4,
+            # Every channel is read at startup.
+            "history": Limit(per_minute=50, burst=20),
+            "replies": Limit(per_minute=50, burst=20),
+        }
+    ),
+    closed=MappingProxyType(
+        {
+            "is_archived": "its channel is archived: unarchive it in Slack",
+            "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
+            "channel_not_found": (
+                "its channel is gone, or private without the app: invite the app, or run `codebutler add-repo` again"
+            ),
+        }
+    ),
+)
 
 
 class SlackApi:
@@ -351,40 +385,3 @@ class SlackApi:
         """GET without following redirects. The caller decides whether the token may go there. Raises
         ChatUnreachableError for failures, also while reading the response."""
         return self._http.get(url, with_token=with_token)
-
-
-_TIER_2 = Limit(per_minute=18, burst=5)
-_TIER_3 = Limit(per_minute=50, burst=10)
-_TIER_4 = Limit(per_minute=100, burst=10)
-
-SLACK_LIMITS = Limits(
-    # Slightly below Slack's limits: calls sent a second apart may arrive closer together.
-    channel=MappingProxyType({"post": Limit(per_minute=58, burst=5)}),
-    workspace=MappingProxyType(
-        {
-            "post": Limit(per_minute=300, burst=50),
-            "whisper": _TIER_4,
-            "update": _TIER_3,
-            "delete": _TIER_3,
-            "start_stream": _TIER_2,
-            "append_stream": Limit(per_minute=95, burst=10),
-            "stop_stream": _TIER_2,
-            "react": Limit(per_minute=50, burst=20),
-            "unreact": Limit(per_minute=20, burst=10),
-            "share": _TIER_4,
-            "publish": _TIER_4,
-            # Every channel is read at startup.
-            "history": Limit(per_minute=50, burst=20),
-            "replies": Limit(per_minute=50, burst=20),
-        }
-    ),
-    closed=MappingProxyType(
-        {
-            "is_archived": "its channel is archived: unarchive it in Slack",
-            "not_in_channel": "the app is not in its channel: write `/invite @CodeButler` there",
-            "channel_not_found": (
-                "its channel is gone, or private without the app: invite the app, or run `codebutler add-repo` again"
-            ),
-        }
-    ),
-)

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r"<[^<>]*>")
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&amp;": "&"}
+CHUNK_BYTES = 256 * 1024
+MAX_REDIRECTS = 3
+MAX_TRANSCRIPT_BYTES = 2**20
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+TRANSCRIPT_WAIT_S = 2.0
+TRANSCRIPT_LOOKS = 5
+_FILE_ID = re.compile(r"F[A-Z0-9]{2,40}")
+_HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 
 
 def spoken(captions: str) -> str:
@@ -52,17 +60,6 @@ def _plain(line: str) -> str:
     for entity, character in _ENTITIES.items():
         line = line.replace(entity, character)
     return line.strip()
-
-
-CHUNK_BYTES = 256 * 1024
-MAX_REDIRECTS = 3
-MAX_TRANSCRIPT_BYTES = 2**20
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-TRANSCRIPT_WAIT_S = 2.0
-TRANSCRIPT_LOOKS = 5
-
-_FILE_ID = re.compile(r"F[A-Z0-9]{2,40}")
-_HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 
 
 class Downloads:

@@ -53,6 +53,13 @@ HALF_DONE = frozenset(
     {"fatal_error", "file_update_failed", "internal_error", "request_timeout", "service_unavailable"}
 )
 RATE_LIMITED = frozenset({"ratelimited", "rate_limited"})
+# At once; each is an open file (``process.descriptors``).
+CONNECTIONS = 48
+CONNECT_S = 10.0
+UPLOAD_TIMEOUT_S = 300.0
+UPLOAD_PIECE_BYTES = 2**18
+DOWNLOAD_TIMEOUT_S = 150.0
+SILENCE_S = 30.0
 
 
 class ApiCall(Struct, frozen=True):
@@ -156,15 +163,6 @@ class ChatClock:
     async def sleep(self, seconds: float) -> None:
         """By our own clock."""
         await self._clock.sleep(seconds)
-
-
-# At once; each is an open file (``process.descriptors``).
-CONNECTIONS = 48
-CONNECT_S = 10.0
-UPLOAD_TIMEOUT_S = 300.0
-UPLOAD_PIECE_BYTES = 2**18
-DOWNLOAD_TIMEOUT_S = 150.0
-SILENCE_S = 30.0
 
 
 class SlackHttp:

@@ -35,6 +35,13 @@ from codebutler.platform.tasks import Tasks, abort, wait_for
 
 CLOSED = "closed"
 NO_HELLO = "no hello"
+_NOT_TAKEN: Mapping[Outcome, str] = {
+    "refused": "You are not authorized to decide this.",
+    "ignored": "This channel is no longer served: nothing was decided.",
+}
+"""For the author of a form; their text stays in it."""
+MAX_MESSAGE_BYTES = 16 * 2**20
+MAX_FRAGMENTS = 4096
 
 log = logging.getLogger("codebutler.chat.slack.socket")
 
@@ -168,13 +175,6 @@ def _let_pass(_message: bytes) -> None:
     """Unacknowledged envelopes come again, over another connection."""
 
 
-_NOT_TAKEN: Mapping[Outcome, str] = {
-    "refused": "You are not authorized to decide this.",
-    "ignored": "This channel is no longer served: nothing was decided.",
-}
-"""For the author of a form; their text stays in it."""
-
-
 class EventHandler:
     """The socket's handler. An envelope that cannot be stored raises, so that Slack sends it again."""
 
@@ -259,10 +259,6 @@ def parse_frame(raw: bytes) -> Frame | None:
                 is_retry=type(attempt) is int and attempt > 0,
             )
     return None
-
-
-MAX_MESSAGE_BYTES = 16 * 2**20
-MAX_FRAGMENTS = 4096
 
 
 class SocketTiming(Struct, frozen=True, kw_only=True):

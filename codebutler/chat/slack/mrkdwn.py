@@ -23,6 +23,18 @@ CUT = "\n…"
 FENCE_END = "\n```"
 
 _TASK = re.compile(r"\[([ xX])\](?= )")
+ZERO_WIDTH_SPACE = "\u200b"
+# `<!-- …` and `<!doctype` are HTML, not Slack. Escapes and entities are what Markdown would decode later.
+_CONTROL = re.compile(
+    r"(?P<open><|&lt;|&#0*60;|&#x0*3c;)(?=\\?(?:@|!(?!--|doctype\b)|#[a-z0-9]|&(?:#|commat|excl|num)))",
+    re.IGNORECASE,
+)
+_BROADCAST = re.compile(r"(?<![\w.])@(?=(?:channel|here|everyone)\b)", re.IGNORECASE)
+_ENCLOSED = re.compile(r"<([^<>\n]+)>")
+MARKS = {"strong": "*", "em": "_", "s": "~"}
+LINK_SCHEMES = frozenset({"http", "https", "mailto"})
+BACKTICK = "ˋ"  # mrkdwn has no way to show a backtick inside inline code
+_LOOKS_LIKE_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I)
 
 
 def to_mrkdwn(markdown: str) -> str:
@@ -100,17 +112,6 @@ def _item(item: Node, mark: str, depth: int) -> list[str]:
     return [f"{mark} {body[0]}", *(INDENT + line if line else "" for line in body[1:])]
 
 
-ZERO_WIDTH_SPACE = "\u200b"
-
-# `<!-- …` and `<!doctype` are HTML, not Slack. Escapes and entities are what Markdown would decode later.
-_CONTROL = re.compile(
-    r"(?P<open><|&lt;|&#0*60;|&#x0*3c;)(?=\\?(?:@|!(?!--|doctype\b)|#[a-z0-9]|&(?:#|commat|excl|num)))",
-    re.IGNORECASE,
-)
-_BROADCAST = re.compile(r"(?<![\w.])@(?=(?:channel|here|everyone)\b)", re.IGNORECASE)
-_ENCLOSED = re.compile(r"<([^<>\n]+)>")
-
-
 def unescape(text: str) -> str:
     """The text of a Slack event as the person saw and typed it.
 
@@ -149,13 +150,6 @@ def _special(word: str, label: str) -> str:
         return label
     name = label or word.partition("^")[0]
     return name if name.startswith("@") else f"@{name}"
-
-
-MARKS = {"strong": "*", "em": "_", "s": "~"}
-LINK_SCHEMES = frozenset({"http", "https", "mailto"})
-BACKTICK = "ˋ"  # mrkdwn has no way to show a backtick inside inline code
-
-_LOOKS_LIKE_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I)
 
 
 def safe(text: str) -> str:

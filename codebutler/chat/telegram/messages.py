@@ -31,10 +31,14 @@ PLACEHOLDER = FormattedText("…")
 CONTINUED_TOPIC = "Continued"
 TOPIC_NOTICE = "I answer in a separate topic: {link}"
 
-log = logging.getLogger("codebutler.chat.telegram")
-
 Keyboard = Mapping[str, Any] | None
 SaveNumbers = Callable[[list[int]], Awaitable[None]]
+HOME_NOTE = "telegram.home."
+TYPING_S = 4.5
+MAX_TYPING_S = 120.0
+"""How long after the last update typing stops: the worker that sent it may have died."""
+
+log = logging.getLogger("codebutler.chat.telegram")
 
 
 class Destination(Struct, frozen=True):
@@ -244,9 +248,6 @@ def _number(sent: object) -> int:
     return number
 
 
-HOME_NOTE = "telegram.home."
-
-
 class PrivateMessages:
     """A HomePage: one message per person, pinned and edited; and messages for them alone."""
 
@@ -318,11 +319,6 @@ class PrivateMessages:
 
 async def _ignore_numbers(_numbers: list[int]) -> None:
     """Does nothing: a message for one person is never edited."""
-
-
-TYPING_S = 4.5
-MAX_TYPING_S = 120.0
-"""How long after the last update typing stops: the worker that sent it may have died."""
 
 
 class Typing:

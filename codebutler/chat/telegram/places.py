@@ -32,6 +32,14 @@ from codebutler.platform.tasks import Tasks
 
 _CHAT = re.compile(r"(?:tg:)?(-?[1-9][0-9]{0,15})")
 RIGHTS = "manage_topics+pin_messages"
+SETTLE_S = 10.0
+"""A group that becomes a supergroup adds us to another chat, and only then says which one it was."""
+NOT_SERVED = (
+    "This group has no repository yet. Run `codebutler add-repo PATH --telegram {chat}` on the machine that runs "
+    "CodeButler; until then I do not answer here."
+)
+
+log = logging.getLogger("codebutler.chat.telegram")
 
 
 async def place(wish: PlaceWish) -> RepoPlace:
@@ -107,16 +115,6 @@ async def look_up(telegram: TelegramSection, chat_ref: str) -> RepoPlace:
     name = str(chat.get("title") or chat.get("first_name") or "")
     advice = "" if finding.level == "ok" else finding.text
     return RepoPlace(id=channel_of(chat["id"]), name=name, advice=advice)
-
-
-SETTLE_S = 10.0
-"""A group that becomes a supergroup adds us to another chat, and only then says which one it was."""
-NOT_SERVED = (
-    "This group has no repository yet. Run `codebutler add-repo PATH --telegram {chat}` on the machine that runs "
-    "CodeButler; until then I do not answer here."
-)
-
-log = logging.getLogger("codebutler.chat.telegram")
 
 
 class UnknownGroup(Struct, frozen=True):

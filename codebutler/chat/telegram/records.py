@@ -38,6 +38,19 @@ MOVED_NOTE = "telegram.moved"
 INTRODUCED_NOTE = "telegram.unserved"
 MAX_INTRODUCED = 1000
 NAMES_REMEMBERED = 1000
+ID_BYTES = 9
+"""Random bytes in an ID: unguessable, and 12 characters."""
+BUTTONS_ON_PAGE = 100
+BUTTONS_NOTE = "telegram.buttons"
+HOME = "home"
+"""The owner of the buttons on somebody's home."""
+DOUBLE_PRESS_S = 30.0
+"""Pressing the same button again within this time is a double press; after it, it is intended."""
+PRESSES_REMEMBERED = 500
+STYLES = {"primary": "success", "danger": "danger"}
+_DATA = re.compile(r"b:([0-9]{1,9})-([A-Za-z0-9_-]{8,24})")
+Pressable = tuple[str, str]
+"""An action and its value."""
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -212,23 +225,6 @@ def retryable() -> Iterator[None]:
 
 def _page_of(chat: int, message: int) -> str:
     return f"telegram.messages.{chat}.{message // PAGE}"
-
-
-ID_BYTES = 9
-"""Random bytes in an ID: unguessable, and 12 characters."""
-BUTTONS_ON_PAGE = 100
-BUTTONS_NOTE = "telegram.buttons"
-HOME = "home"
-"""The owner of the buttons on somebody's home."""
-DOUBLE_PRESS_S = 30.0
-"""Pressing the same button again within this time is a double press; after it, it is intended."""
-PRESSES_REMEMBERED = 500
-STYLES = {"primary": "success", "danger": "danger"}
-
-_DATA = re.compile(r"b:([0-9]{1,9})-([A-Za-z0-9_-]{8,24})")
-
-Pressable = tuple[str, str]
-"""An action and its value."""
 
 
 class ButtonMeaning(Struct, frozen=True, omit_defaults=True):

@@ -31,6 +31,66 @@ ERA = 10**11
 
 _ID = re.compile(r"tg:(-?[1-9][0-9]{0,18})")
 _REF = re.compile(r"([0-9]{12})(?:\.[0-9]{1,19})?")
+_PRIVATE: Mapping[Call, Limit] = MappingProxyType(
+    {
+        "post": Limit(per_minute=55, burst=5),
+        "update": Limit(per_minute=30, burst=5),
+        "share": Limit(per_minute=30, burst=3),
+        "react": Limit(per_minute=55, burst=10),
+        "unreact": Limit(per_minute=55, burst=10),
+        "publish": Limit(per_minute=20, burst=3),
+    }
+)
+DEFAULT_RETRY_AFTER_S = 30.0
+MAX_RETRY_AFTER_S = 86_400.0
+"""A sender that ignores it has to wait longer."""
+REFUSED = "Telegram refuses telegram.botToken ({why}): get one from @BotFather and run `codebutler setup`"
+CODES: tuple[tuple[str, str], ...] = (
+    ("message is not modified", "not_modified"),
+    ("message to edit not found", "message_not_found"),
+    ("message to delete not found", "message_not_found"),
+    ("message to react not found", "message_not_found"),
+    ("message can't be edited", "cant_update_message"),
+    ("message can't be deleted", "cant_delete_message"),
+    ("message thread not found", "thread_not_found"),
+    ("topic_deleted", "thread_not_found"),
+    ("topic_closed", "thread_not_found"),
+    ("reaction_invalid", "invalid_reaction"),
+    ("query is too old", "query_too_old"),
+    ("chat not found", "channel_not_found"),
+    ("terminated by other getupdates", "other_consumer"),
+    ("webhook is active", "webhook"),
+    ("can't initiate conversation", "not_in_channel"),
+    ("bot was blocked", "not_in_channel"),
+    ("bot was kicked", "not_in_channel"),
+    ("bot is not a member", "not_in_channel"),
+    ("user is deactivated", "not_in_channel"),
+    ("was deleted", "channel_not_found"),
+    ("peer_id_invalid", "channel_not_found"),
+    ("chat_write_forbidden", "not_in_channel"),
+    ("not enough rights to send", "not_in_channel"),
+    ("not enough rights", "restricted"),
+    ("have no rights to send", "not_in_channel"),
+    ("message is too long", "msg_too_long"),
+    ("too big", "too_large"),
+    ("entit", "invalid_entities"),
+    ("text must be non-empty", "no_text"),
+    ("wrong file", "file_not_found"),
+    ("invalid file", "file_not_found"),
+)
+"""Phrases in Telegram's descriptions, which alone tell refusals apart, and our code for each."""
+_TOKEN = re.compile(r"[0-9]{6,12}:[A-Za-z0-9_-]{20,}")
+REACTIONS: Mapping[Mark, str] = MappingProxyType(
+    {
+        "queued": "👀",
+        "working": "👨‍💻",
+        "waiting": "🤔",
+        "done": "👍",
+        "failed": "👎",
+        "stopped": "🤷",
+    }
+)
+"""Telegram does not allow ⏳ ✅ ❌ 🛑 ✋."""
 
 
 def channel_of(number: int) -> ConversationRef:
@@ -77,18 +137,6 @@ def _parse_ref(ref: MessageRef) -> int:
     return int(found[1])
 
 
-_PRIVATE: Mapping[Call, Limit] = MappingProxyType(
-    {
-        "post": Limit(per_minute=55, burst=5),
-        "update": Limit(per_minute=30, burst=5),
-        "share": Limit(per_minute=30, burst=3),
-        "react": Limit(per_minute=55, burst=10),
-        "unreact": Limit(per_minute=55, burst=10),
-        "publish": Limit(per_minute=20, burst=3),
-    }
-)
-
-
 TELEGRAM_LIMITS = Limits(
     private=_PRIVATE,
     is_private=is_private,
@@ -121,49 +169,6 @@ TELEGRAM_LIMITS = Limits(
         }
     ),
 )
-
-
-DEFAULT_RETRY_AFTER_S = 30.0
-MAX_RETRY_AFTER_S = 86_400.0
-"""A sender that ignores it has to wait longer."""
-REFUSED = "Telegram refuses telegram.botToken ({why}): get one from @BotFather and run `codebutler setup`"
-
-CODES: tuple[tuple[str, str], ...] = (
-    ("message is not modified", "not_modified"),
-    ("message to edit not found", "message_not_found"),
-    ("message to delete not found", "message_not_found"),
-    ("message to react not found", "message_not_found"),
-    ("message can't be edited", "cant_update_message"),
-    ("message can't be deleted", "cant_delete_message"),
-    ("message thread not found", "thread_not_found"),
-    ("topic_deleted", "thread_not_found"),
-    ("topic_closed", "thread_not_found"),
-    ("reaction_invalid", "invalid_reaction"),
-    ("query is too old", "query_too_old"),
-    ("chat not found", "channel_not_found"),
-    ("terminated by other getupdates", "other_consumer"),
-    ("webhook is active", "webhook"),
-    ("can't initiate conversation", "not_in_channel"),
-    ("bot was blocked", "not_in_channel"),
-    ("bot was kicked", "not_in_channel"),
-    ("bot is not a member", "not_in_channel"),
-    ("user is deactivated", "not_in_channel"),
-    ("was deleted", "channel_not_found"),
-    ("peer_id_invalid", "channel_not_found"),
-    ("chat_write_forbidden", "not_in_channel"),
-    ("not enough rights to send", "not_in_channel"),
-    ("not enough rights", "restricted"),
-    ("have no rights to send", "not_in_channel"),
-    ("message is too long", "msg_too_long"),
-    ("too big", "too_large"),
-    ("entit", "invalid_entities"),
-    ("text must be non-empty", "no_text"),
-    ("wrong file", "file_not_found"),
-    ("invalid file", "file_not_found"),
-)
-"""Phrases in Telegram's descriptions, which alone tell refusals apart, and our code for each."""
-
-_TOKEN = re.compile(r"[0-9]{6,12}:[A-Za-z0-9_-]{20,}")
 
 
 class MovedError(ChatError):
@@ -223,19 +228,6 @@ def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return DEFAULT_RETRY_AFTER_S
     return min(float(value), MAX_RETRY_AFTER_S)
-
-
-REACTIONS: Mapping[Mark, str] = MappingProxyType(
-    {
-        "queued": "👀",
-        "working": "👨‍💻",
-        "waiting": "🤔",
-        "done": "👍",
-        "failed": "👎",
-        "stopped": "🤷",
-    }
-)
-"""Telegram does not allow ⏳ ✅ ❌ 🛑 ✋."""
 
 
 def marks_after(before: tuple[Mark, ...], mark: Mark, *, remove: bool) -> tuple[Mark, ...] | None:

@@ -38,6 +38,12 @@ LEFT_STATUSES = ("left", "kicked")
 SPLIT_CHARS = 2048
 """Programs split a text of more than 4,096 characters, at a good place in the second half of each part."""
 SPLIT_S = 2.0
+START = "start"
+"""Telegram makes everybody start with this; with a code, it answers one from `codebutler setup`."""
+INBOX = "inbox"
+"""What needs somebody, in their private chat."""
+MAX_DESCRIPTION = 256
+_COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?$", re.DOTALL)
 
 
 class BotIdentity(Struct, frozen=True):
@@ -346,15 +352,6 @@ def _entity_markdown(inner: str, entity: Mapping[str, Any]) -> str:
                 else f"{inner} ({url})"
             )
     return inner
-
-
-START = "start"
-"""Telegram makes everybody start with this; with a code, it answers one from `codebutler setup`."""
-INBOX = "inbox"
-"""What needs somebody, in their private chat."""
-MAX_DESCRIPTION = 256
-
-_COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?$", re.DOTALL)
 
 
 def menu() -> list[dict[str, str]]:

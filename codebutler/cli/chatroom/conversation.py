@@ -57,6 +57,13 @@ HISTORY_FILE = "chat.json"
 MAX_TYPED = 500
 MAX_CHARS = 60_000
 """How many typed messages are kept: the file stays far below the size limit for reading."""
+PROMPT = "you> "
+MORE = "...> "
+_STYLES: Mapping[str, Callable[[str], str]] = MappingProxyType(
+    {"plain": str, "markdown": markdown.render_line, "code": markdown.code, "faint": markdown.faint}
+)
+STOP = "!stop"
+HINT = "Ctrl-C stops the run, or exits; Ctrl-D exits; !help lists commands."
 
 
 class ChatConnection:
@@ -202,15 +209,6 @@ def write_history(home: Home, history: ChatHistory) -> None:
     """Store it, readable only for the owner (0600). Raises CodeButlerError."""
     with home.open() as directory:
         directory.write(HISTORY_FILE, msgspec.json.encode(history))
-
-
-PROMPT = "you> "
-MORE = "...> "
-_STYLES: Mapping[str, Callable[[str], str]] = MappingProxyType(
-    {"plain": str, "markdown": markdown.render_line, "code": markdown.code, "faint": markdown.faint}
-)
-STOP = "!stop"
-HINT = "Ctrl-C stops the run, or exits; Ctrl-D exits; !help lists commands."
 
 
 def converse(home: Home, repo: str, *, fresh: bool, past: int) -> None:

@@ -33,6 +33,13 @@ from codebutler.schedule.state import key_of
 from codebutler.text.markup import code, person, plain
 from codebutler.text.wording import amount
 
+MAX_LISTED = 15
+MOST = 10
+LISTED_DAYS = 14
+NOTHING = "No runs here in this period."
+CATCH_UP_S = 24 * 3600.0
+"""If nothing ran when it was due, it is posted up to a day later."""
+
 
 async def jobs(asked: Asked) -> str:
     """List what is scheduled; run, pause or resume a job; or cancel a timer."""
@@ -86,9 +93,6 @@ async def new_repo(asked: Asked) -> str:
     return await asked.resources.new_repos.make(name, source.strip(), asked.asker)
 
 
-MAX_LISTED = 15
-
-
 def usage(asked: AskedDirectly) -> str:
     """How to talk to us here."""
     names = sorted(repo.name for repo in asked.repos.values())
@@ -132,11 +136,6 @@ def latest(asked: AskedDirectly) -> str:
     lines = [*needs, *rest]
     left = len(lines) - MAX_LISTED
     return "\n".join([*lines[:MAX_LISTED], *([f"… and {left} more"] if left > 0 else [])]) or "Nothing yet."
-
-
-MOST = 10
-LISTED_DAYS = 14
-NOTHING = "No runs here in this period."
 
 
 async def costs(asked: Asked) -> str:
@@ -192,8 +191,6 @@ def _joined(items: Iterable[tuple[str, DayUse]], most: int = MOST) -> str:
 
 
 WEEKLY = "weekly-costs"
-CATCH_UP_S = 24 * 3600.0
-"""If nothing ran when it was due, it is posted up to a day later."""
 
 
 def weekly_jobs(served: Iterable[Served]) -> Mapping[str, Job]:

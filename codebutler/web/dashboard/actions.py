@@ -31,6 +31,8 @@ ALREADY_DECIDED = "this is no longer open: somebody has already decided, or the 
 WORDS_CHARS = 4000
 Name = Annotated[str, Meta(max_length=200)]
 Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
+MAX_JOBS = 50
+JobAction = Literal["run", "pause", "resume", "cancel"]
 
 
 class _Action(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
@@ -151,10 +153,6 @@ class DashboardActions(Struct, frozen=True, kw_only=True):
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
         if not decision.allowed:
             raise CodeButlerError(decision.message)
-
-
-MAX_JOBS = 50
-JobAction = Literal["run", "pause", "resume", "cancel"]
 
 
 class JobView(Struct, frozen=True, kw_only=True):

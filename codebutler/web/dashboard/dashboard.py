@@ -43,6 +43,16 @@ TICKET_BYTES = 24
 TICKET_S = 3600.0
 MAX_TICKETS = 100
 _KEY = re.compile(rb"[\w-]{43}\n?", re.ASCII)
+INTERVAL_S = 1.0
+PAUSE_FACTOR = 20
+"""After a slow read (the memory of a hundred workers), wait this many times as long as it took."""
+MAX_PAUSE_S = 10.0
+KEEP_ALIVE_S = 15.0
+MAX_VIEWERS = 20
+PAST_LINES = 300
+SENT_WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
+"""Sent again as a whole when any of it changes; repositories are sent one by one."""
+Level = Literal["debug", "info", "warn", "error"]
 
 log = logging.getLogger("codebutler.web.dashboard")
 
@@ -124,17 +134,6 @@ def _is_same(expected: str, actual: str) -> bool:
     return hmac.compare_digest(expected.encode(), actual.encode(errors="replace"))
 
 
-INTERVAL_S = 1.0
-PAUSE_FACTOR = 20
-"""After a slow read (the memory of a hundred workers), wait this many times as long as it took."""
-MAX_PAUSE_S = 10.0
-KEEP_ALIVE_S = 15.0
-MAX_VIEWERS = 20
-PAST_LINES = 300
-SENT_WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
-"""Sent again as a whole when any of it changes; repositories are sent one by one."""
-
-
 class Sources(Struct, frozen=True, kw_only=True):
     """The sources of the data: ``status`` is the object of `codebutler status` (it wakes no worker), ``repo_labels``
     maps a repository to its agent and channel name; ``addresses`` finds where messages can be seen; ``redact`` removes
@@ -200,9 +199,6 @@ class Dashboard:
     async def _redacted(self, data: Any) -> Any:
         # Searching the first view of many repositories for secrets takes a while.
         return await asyncio.to_thread(every_text, msgspec.to_builtins(data), self._sources.redact)
-
-
-Level = Literal["debug", "info", "warn", "error"]
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,7 @@ _PAGES = {
     "costs": ("Costs · CodeButler", ("page", "lists", "costs"), "costs"),
 }
 """The title, style sheets and script of each page; its body is the file of its name."""
+_FORBIDDEN = PlainTextResponse("forbidden: open the address that `codebutler dashboard` prints\n", 403)
 
 
 class Guard:
@@ -84,9 +85,6 @@ class Guard:
             await self._app(scope, receive, send_guarded)
         else:
             await _FORBIDDEN(scope, receive, send_guarded)
-
-
-_FORBIDDEN = PlainTextResponse("forbidden: open the address that `codebutler dashboard` prints\n", 403)
 
 
 class _Endpoints(Struct, frozen=True):

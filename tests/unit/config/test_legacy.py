@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from codebutler.config.legacy import is_legacy, migrate_config
+from codebutler.cli.migrate import is_legacy, migrate_config
 from codebutler.config.schema import Config
 
 SEED = {

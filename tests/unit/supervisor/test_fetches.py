@@ -14,7 +14,7 @@ from codebutler.protocol.messages import (
     FileTranscript,
     ThreadFetched,
 )
-from codebutler.supervisor.port import Reports
+from codebutler.supervisor.limits import Reports
 from codebutler.supervisor.queues import AT_ONCE, MOST_WAITING, Fetches
 from tests.clock import ManualClock, settle
 from tests.workers.services import RecordingServices, repo

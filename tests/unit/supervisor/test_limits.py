@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codebutler.supervisor.port import DAY_S, LOG_BURST, LOG_BYTES_PER_DAY, Reports, TokenBucket, shorten
+from codebutler.supervisor.limits import DAY_S, LOG_BURST, LOG_BYTES_PER_DAY, Reports, TokenBucket, shorten
 from tests.clock import ManualClock
 from tests.workers.services import RecordingServices
 

@@ -1,99 +1,90 @@
-"""What a newer version needs. ``codebutler upgrade``: what it would change here, and how to install it. ``restart``:
-start it in place; unfinished work resumes. ``migrate``: files of the WhatsApp era, and stores of older versions."""
+"""``codebutler migrate``: config files of the WhatsApp era, and stores of older versions; each is backed up first."""
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
-import sys
-import time
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from msgspec import Struct
 
-from codebutler.cli.context import (
-    environment,
-    home,
-    known_repositories,
-    reload_supervisor,
-    request_reply,
-    send_request,
-)
+from codebutler.cli.context import home, known_repositories, reload_supervisor
 from codebutler.cli.output import notice, print_json, print_line
 from codebutler.config.git_repo import repo_root
-from codebutler.config.legacy import is_legacy, migrate_config
-from codebutler.config.load import check_layer, parse_object
+from codebutler.config.load import check_layer, join, known_keys, parse_object, printable_key, put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths
 from codebutler.config.registering import GITIGNORE, encode_config, prepare_directory, trust_entry
 from codebutler.config.registry import Registry, RepoEntries, RepoEntry, replace
+from codebutler.config.schema import Config
 from codebutler.config.trust import digest
-from codebutler.domain.errors import CodeButlerError
+from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.platform.files import PrivateDir
-from codebutler.protocol.control import RestartRequest, StatusReply, StatusRequest
 
-STEPS = (
-    "Upgrade with the tool that installed it, such as `pipx upgrade codebutler` or `uv tool upgrade codebutler`.",
-    "Then `codebutler upgrade --check` says what the new version will migrate,",
-    "and `codebutler restart` starts it; running work resumes.",
-)
-POLL_S = 0.3
-# Longer than running work has to finish, and a start takes.
-PATIENCE_S = 120.0
+_RENAMED = {
+    "maxturns": "maxTurns",
+    "permissionmode": "permissionMode",
+    "apikey": "apiKey",
+    "baseurl": "baseUrl",
+}
+_SNAKE = re.compile(r"[_-]+([A-Za-z0-9])")
 
 
-def upgrade(
-    check: Annotated[
-        bool, typer.Option("--check", help="Report what an upgrade would change, without changing anything.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the check as one JSON object.")] = False,
-) -> None:
-    """Show how to upgrade or, with --check, what an upgrade would change; exit code 1 if something must be fixed."""
-    if not check:
-        if as_json:
-            raise typer.BadParameter("--json requires --check")
-        for line in STEPS:
-            print_line(line)
-        return
-    from msgspec.structs import asdict
+class MigratedConfig(Struct, frozen=True):
+    """Today's content, and one line for each dropped key or one that needs attention."""
 
-    from codebutler.cli.doctor import report_lines
-    from codebutler.operations.upgrade import examine
-    from codebutler.platform import service
-
-    found = asyncio.run(examine(home(), environment(), service.run))
-    if as_json:
-        print_json({"ready": found.ready, **asdict(found)})
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in report_lines(found.findings, every=True))
-    if not found.ready:
-        raise typer.Exit(1)
+    values: dict[str, Any]
+    notes: tuple[str, ...]
 
 
-def restart() -> None:
-    """Restart the running supervisor with the installed version; running work resumes."""
-    began_s = time.monotonic()
-    notice(send_request(RestartRequest()).text)
-    while (waited_s := time.monotonic() - began_s) < PATIENCE_S:
-        time.sleep(POLL_S)
-        found = _supervisor_status()
-        if found and found["uptime_s"] < waited_s:
-            print_line(f"Restarted: pid {found['pid']}, version {found['version']}.")
-            return
-    raise CodeButlerError("the supervisor has not come back: see `codebutler logs`")
+def is_legacy(values: dict[str, Any]) -> bool:
+    """Whether this is a file of the WhatsApp era."""
+    return "whatsapp" in values
 
 
-def _supervisor_status() -> dict[str, Any]:
+def migrate_config(values: dict[str, Any]) -> MigratedConfig:
+    """The sections that still apply, in camelCase; the WhatsApp group and the bot prefix do not.
+
+    Never raises for an unknown key or value: those are dropped with a note that shows no value.
+    """
+    migrated: dict[str, Any] = {}
+    notes = []
+    for section, content in values.items():
+        if section == "whatsapp":
+            notes.append("whatsapp: dropped; give the repository a channel with `codebutler add-repo`")
+            continue
+        if section not in known_keys("") or not isinstance(content, dict):
+            notes.append(f"{printable_key(section)}: dropped, because it no longer has any effect")
+            continue
+        for key, value in content.items():
+            name = _current_key(key)
+            if name in known_keys(section) and _is_valid(section, name, value):
+                put(migrated, (section, name), value)
+            else:
+                notes.append(
+                    f"{printable_key(join(section, key))}: dropped, because it no longer has any effect"
+                )
+    return MigratedConfig(migrated, tuple(notes))
+
+
+def _current_key(key: str) -> str:
+    camel = _SNAKE.sub(lambda match: match[1].upper(), key)
+    camel = camel[:1].lower() + camel[1:]
+    return _RENAMED.get(camel.lower(), camel)
+
+
+def _is_valid(section: str, key: str, value: object) -> bool:
     try:
-        status: dict[str, Any] = request_reply(StatusRequest(), StatusReply).status["supervisor"]
-    except CodeButlerError:
-        return {}  # between the two
-    return status
+        msgspec.convert({section: {key: value}}, Config)
+    except (msgspec.ValidationError, ConfigError):
+        return False
+    return True
 
 
 class Step(Struct, frozen=True):
