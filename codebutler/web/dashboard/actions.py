@@ -1,15 +1,10 @@
 """Actions on the dashboard. A person with its key is the operator: a decision is the same click as in the chat, and
-uses the same path (intake, journal, audit log, worker). Nothing else decides.
-
-Scheduled jobs and timers as the dashboard shows them, and what can be done with each. Pure.
-"""
+uses the same path (intake, journal, audit log, worker). Nothing else decides."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -22,17 +17,15 @@ from codebutler.domain.refs import MessageRef
 from codebutler.intake.repos import Served
 from codebutler.observe.chain import AuditAct
 from codebutler.protocol.control import Press
-from codebutler.schedule.commands import DISABLED, ScheduleCommands
+from codebutler.schedule.commands import ScheduleCommands
 from codebutler.supervisor.workers import Workers
 from codebutler.web.dashboard.changes import UNKNOWN_REPO
-from codebutler.web.dashboard.runs import choices_of, excerpt, one_line
+from codebutler.web.dashboard.runs import choices_of
 
 ALREADY_DECIDED = "this is no longer open: somebody has already decided, or the run has ended"
 WORDS_CHARS = 4000
 Name = Annotated[str, Meta(max_length=200)]
 Words = Annotated[str, Meta(max_length=WORDS_CHARS)]
-MAX_JOBS = 50
-JobAction = Literal["run", "pause", "resume", "cancel"]
 
 
 class _Action(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
@@ -153,66 +146,3 @@ class DashboardActions(Struct, frozen=True, kw_only=True):
             raise CodeButlerError(f"the audit log cannot be written: {error.strerror}") from error
         if not decision.allowed:
             raise CodeButlerError(decision.message)
-
-
-class JobView(Struct, frozen=True, kw_only=True):
-    """A scheduled job, or a timer. ``name``: for its acts; ``title``: for people; ``can``: the possible acts."""
-
-    key: str
-    repo: str
-    name: str
-    title: str
-    when: str
-    next: str | None
-    last: str | None
-    last_ok: bool | None
-    state: str
-    can: tuple[JobAction, ...]
-
-
-def job_views(jobs: Sequence[Mapping[str, Any]], timers: Sequence[Mapping[str, Any]]) -> tuple[JobView, ...]:
-    """The rows of `codebutler jobs` and the timers, the soonest first."""
-    found = [*map(_job, jobs), *map(_timer, timers)]
-    return tuple(sorted(found, key=_soonest)[:MAX_JOBS])
-
-
-def _job(row: Mapping[str, Any]) -> JobView:
-    paused = f"paused: {one_line(row['paused'])}" if row["paused"] else ""
-    return JobView(
-        key=f"{row['repo']}/{row['name']}",
-        repo=row["repo"],
-        name=row["name"],
-        title=row["name"],
-        when=row["cron"],
-        next=None if paused else row["next"],
-        last=row["last"],
-        last_ok=row["last_ok"] if row["last"] else None,
-        state="running" if row["running"] else paused,
-        can=_job_actions(row),
-    )
-
-
-def _job_actions(row: Mapping[str, Any]) -> tuple[JobAction, ...]:
-    """A job that its file disables can only be run."""
-    if row["paused"] == DISABLED:
-        return ("run",)
-    return ("run", "resume" if row["paused"] else "pause")
-
-
-def _timer(row: Mapping[str, Any]) -> JobView:
-    return JobView(
-        key=f"timer/{row['repo']}/{row['id']}",
-        repo=row["repo"],
-        name=row["id"],
-        title=excerpt(row["text"]) or "…",
-        when="timer",
-        next=row["at"],
-        last=None,
-        last_ok=None,
-        state="",
-        can=("cancel",),
-    )
-
-
-def _soonest(job: JobView) -> tuple[float, str]:
-    return (datetime.fromisoformat(job.next).timestamp() if job.next else math.inf, job.key)

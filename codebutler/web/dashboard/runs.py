@@ -1,9 +1,11 @@
-"""Runs as the dashboard shows them, and what a person can decide about each. Pure. The buttons are those of the card
-in the chat: pressing one is the same click."""
+"""Runs, scheduled jobs and timers as the dashboard shows them, and what a person can do about each. Pure. The buttons
+of a run are those of its card in the chat: pressing one is the same click."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote
@@ -14,6 +16,7 @@ from codebutler.chat.layout import asked_part, going_on
 from codebutler.domain.message import REASON_ACTION, STOP_ACTION, Button
 from codebutler.domain.model import Asked, TurnNote
 from codebutler.domain.refs import MessageRef
+from codebutler.schedule.commands import DISABLED
 from codebutler.text.markup import Addresses, spans
 from codebutler.text.markup import words as words_of
 from codebutler.text.wording import amount
@@ -31,6 +34,8 @@ PieceKind = Literal["text", "code", "block", "strong"]
 PIECE_KINDS: Mapping[str, PieceKind] = MappingProxyType({"fence": "block", "code": "code", "bold": "strong"})
 NESTED = frozenset(("bold", "italic", "link"))
 """The spans whose text is Markdown again."""
+MAX_JOBS = 50
+JobAction = Literal["run", "pause", "resume", "cancel"]
 
 
 class Piece(Struct, frozen=True, array_like=True):
@@ -223,3 +228,66 @@ def _choice(button: Button, card: MessageRef) -> ChoiceView:
         style=button.style or "",
         asks_why=button.action == REASON_ACTION,
     )
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """A scheduled job, or a timer. ``name``: for its acts; ``title``: for people; ``can``: the possible acts."""
+
+    key: str
+    repo: str
+    name: str
+    title: str
+    when: str
+    next: str | None
+    last: str | None
+    last_ok: bool | None
+    state: str
+    can: tuple[JobAction, ...]
+
+
+def job_views(jobs: Sequence[Mapping[str, Any]], timers: Sequence[Mapping[str, Any]]) -> tuple[JobView, ...]:
+    """The rows of `codebutler jobs` and the timers, the soonest first."""
+    found = [*map(_job, jobs), *map(_timer, timers)]
+    return tuple(sorted(found, key=_soonest)[:MAX_JOBS])
+
+
+def _job(row: Mapping[str, Any]) -> JobView:
+    paused = f"paused: {one_line(row['paused'])}" if row["paused"] else ""
+    return JobView(
+        key=f"{row['repo']}/{row['name']}",
+        repo=row["repo"],
+        name=row["name"],
+        title=row["name"],
+        when=row["cron"],
+        next=None if paused else row["next"],
+        last=row["last"],
+        last_ok=row["last_ok"] if row["last"] else None,
+        state="running" if row["running"] else paused,
+        can=_job_actions(row),
+    )
+
+
+def _job_actions(row: Mapping[str, Any]) -> tuple[JobAction, ...]:
+    """A job that its file disables can only be run."""
+    if row["paused"] == DISABLED:
+        return ("run",)
+    return ("run", "resume" if row["paused"] else "pause")
+
+
+def _timer(row: Mapping[str, Any]) -> JobView:
+    return JobView(
+        key=f"timer/{row['repo']}/{row['id']}",
+        repo=row["repo"],
+        name=row["id"],
+        title=excerpt(row["text"]) or "…",
+        when="timer",
+        next=row["at"],
+        last=None,
+        last_ok=None,
+        state="",
+        can=("cancel",),
+    )
+
+
+def _soonest(job: JobView) -> tuple[float, str]:
+    return (datetime.fromisoformat(job.next).timestamp() if job.next else math.inf, job.key)

@@ -15,8 +15,14 @@ from codebutler.domain.refs import NOWHERE
 from codebutler.observe.logs import LogLine
 from codebutler.text.markup import Addresses
 from codebutler.text.wording import load, today, used_of
-from codebutler.web.dashboard.actions import JobView, job_views
-from codebutler.web.dashboard.runs import ATTENTION_STATES, ENDED_STATES, TurnItem, turn_item
+from codebutler.web.dashboard.runs import (
+    ATTENTION_STATES,
+    ENDED_STATES,
+    JobView,
+    TurnItem,
+    job_views,
+    turn_item,
+)
 
 MAX_NEEDS = 50
 MAX_WORK = 50
