@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from datetime import datetime
+from math import inf
 from uuid import UUID, uuid4, uuid5
 
 from msgspec import structs
@@ -29,6 +30,8 @@ from codebutler.text.markup import plain
 LOOK_S = 5.0
 SETTLE_S = 0.5
 SHORTEST_S = 0.05
+QUIET_S, RESTLESS_S = 1.0, 60.0
+"""A job that watches files starts this long after their last change, or after the first one if they never rest."""
 NOTE = "schedule"
 
 _OPERATIONS = UUID("5c6c0f0b-3f0e-5b39-9d1b-6a1c4d0e8a57")
@@ -94,6 +97,8 @@ class Scheduler:
         self._on_read: Callable[[FoundJobs], None] = lambda _: None
         self._wake = asyncio.Event()
         self._posting: dict[str, asyncio.Task[None]] = {}
+        self._changed_s: dict[str, float] = {}
+        """By job: when files that it watches last changed."""
         self._tried: set[str] = set()
         self._ready = asyncio.Event()
         self._looks = self._looked = self._wanted = 0
@@ -156,6 +161,7 @@ class Scheduler:
             now = self._clock.now()
             await self.change(lambda schedule: transitions.triggered(schedule, self.jobs, key, trigger, now))
 
+        self._changed_s[key] = self._clock.monotonic()
         await self._insist(begin, "a job")
         for run in transitions.runs(self.schedule, self.jobs, OPERATOR):
             self.post(run)
@@ -242,6 +248,7 @@ class Scheduler:
 
     async def _post_run(self, run: JobRun) -> None:
         key, job = transitions.key_of(run.job), run.job
+        await self._until_quiet(key)
         header = Post(message=said(f"⏰ **{plain(job.label)}**: starting…"))
         try:
             if job.reports:
@@ -263,6 +270,13 @@ class Scheduler:
         except ChatError as error:
             log.warning("job %s could not be posted: %s", key, error)
             await self._failed(key)
+
+    async def _until_quiet(self, key: str) -> None:
+        """Wait until the files that the job watches have stopped changing, but not for ever."""
+        until_s = self._clock.monotonic() + RESTLESS_S
+        while (quiet_s := min(self._changed_s.get(key, -inf) + QUIET_S, until_s)) > self._clock.monotonic():
+            await self._clock.sleep(quiet_s - self._clock.monotonic())
+        self._changed_s.pop(key, None)
 
     async def _post_timer(self, timer: Timer) -> None:
         key = f"timer:{timer.id}"

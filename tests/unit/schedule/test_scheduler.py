@@ -350,6 +350,54 @@ async def test_what_was_not_sent_before_the_end_is_sent_by_the_next_life() -> No
         assert sorted(wish.text for wish in world.wishes.values()) == ["look", "run: make test"]
 
 
+WATCH = "jobs: [{name: tests, watch: '*.py', command: make test}]"
+
+
+async def test_a_watching_job_starts_a_second_after_the_last_change() -> None:
+    world = World(WATCH)
+    async with world.life() as scheduler:
+        await calm()
+        for _ in range(4):
+            scheduler.changed(scheduler.jobs["shop/tests"])
+            await calm()
+            await world.clock.advance(0.8)
+            await calm()
+            assert not world.posts
+        await world.clock.advance(0.3)
+        await calm()
+        assert len(world.wishes) == 1
+        # Its own changes.
+        scheduler.changed(scheduler.jobs["shop/tests"])
+        await calm()
+        await scheduler.ended("C1", tuple(world.wishes), "done")
+        await world.clock.advance(5)
+        await calm()
+        assert len(world.wishes) == 1
+
+
+async def test_files_that_never_rest_do_not_keep_a_job_back_for_ever() -> None:
+    world = World(WATCH)
+    async with world.life() as scheduler:
+        await calm()
+        for _ in range(130):
+            scheduler.changed(scheduler.jobs["shop/tests"])
+            await calm()
+            await world.clock.advance(0.5)
+        await calm()
+        assert len(world.wishes) == 1
+
+
+async def test_a_change_just_before_the_end_starts_the_job_in_the_next_life() -> None:
+    world = World(WATCH)
+    async with world.life() as scheduler:
+        await calm()
+        scheduler.changed(scheduler.jobs["shop/tests"])
+        await calm()
+    async with world.life():
+        await calm()
+        assert len(world.wishes) == 1
+
+
 async def test_words_about_jobs() -> None:
     world = World()
     async with world.life() as scheduler:
