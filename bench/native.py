@@ -38,10 +38,9 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.session_logs import SessionLogs
 from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.sandbox.common import NoSandbox, SandboxPolicy
-from codebutler_worker.tools.outcome import Result
 from codebutler_worker.tools.programs import tool_policy
 from codebutler_worker.tools.reading import READ_FILES, ReadFilesArguments
-from codebutler_worker.tools.running import Context
+from codebutler_worker.tools.tool import Context, Result
 from tests.ordinary import give_repository_away
 
 STEPS = 100

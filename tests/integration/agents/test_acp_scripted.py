@@ -32,7 +32,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.process import TimeLimits
 from codebutler_worker.agents.running import BUSY, AgentContext
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 from tests.turns import end, heard, undecided
 from tests.walls import NoWalls
 

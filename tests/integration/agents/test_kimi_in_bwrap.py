@@ -33,8 +33,8 @@ from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.egress.policy import for_agents
 from codebutler_worker.sandbox.limits import AgentSandbox
 from codebutler_worker.sandbox.process import descendants
-from codebutler_worker.tools.outcome import PlanStep
 from codebutler_worker.tools.talking import PUSH_ASKED, is_push_request
+from codebutler_worker.tools.tool import PlanStep
 from tests.integration.egress.test_local_ports import listening
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.programs import path_with_node, require

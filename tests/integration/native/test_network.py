@@ -11,8 +11,9 @@ from codebutler_worker.agents.native.model import SystemMessage
 from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import READ_FILES
-from codebutler_worker.tools.running import Context, bash
+from codebutler_worker.tools.running import bash
 from codebutler_worker.tools.shell import ShellTerminal
+from codebutler_worker.tools.tool import Context
 from tests.integration.egress.outside import Egress, Internet, egress, internet
 from tests.integration.native.conftest import PATH, Studio, says
 from tests.integration.tools.conftest import call

@@ -32,7 +32,7 @@ from codebutler_worker.agents.native.model import (
     ToolCall,
     UserMessage,
 )
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 from tests.integration.native.conftest import Studio, says, session_of
 from tests.turns import end
 

@@ -22,7 +22,7 @@ from codebutler_worker.sandbox.cgroups import ResourceLimits, Slot, find_slots, 
 from codebutler_worker.sandbox.common import PREFIX, Launch, SandboxPolicy
 from codebutler_worker.sandbox.limits import AgentSandbox, ControlGroup, Limiter
 from codebutler_worker.sandbox.process import AgentProcess
-from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.tool import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply
 from tests.ordinary import give_away
 from tests.programs import require

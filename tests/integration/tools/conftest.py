@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.sandbox.common import Sandbox
-from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.repair import parse_arguments
-from codebutler_worker.tools.running import Context, Tool
 from codebutler_worker.tools.shell import ShellTerminal
+from codebutler_worker.tools.tool import Context, Result, Tool, ToolError
 from tests.walls import as_it_is, walled
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

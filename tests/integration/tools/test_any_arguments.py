@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.native.backend import tools
-from codebutler_worker.tools.outcome import Result
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.repair import schema_of
-from codebutler_worker.tools.running import Context
 from codebutler_worker.tools.shell import ShellTerminal
+from codebutler_worker.tools.tool import Context, Result
 from tests.integration.tools.conftest import call
 from tests.ordinary import open_the_way
 from tests.walls import as_it_is

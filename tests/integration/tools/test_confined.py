@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.tools.confined import check_readable, check_writable, is_directory, relative_path
-from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.tool import ToolError
 
 LIMIT = 2**20
 

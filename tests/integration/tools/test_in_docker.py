@@ -12,8 +12,9 @@ from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.tools.editing import EDIT_FILE
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
-from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, Context, Tool
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND
 from codebutler_worker.tools.shell import ShellTerminal
+from codebutler_worker.tools.tool import Context, Tool
 from tests.dockerd import docker
 from tests.integration.tools.conftest import call
 from tests.ordinary import give_away

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES
-from codebutler_worker.tools.running import Context
+from codebutler_worker.tools.tool import Context
 from tests.integration.tools.conftest import call
 from tests.programs import require
 from tests.walls import as_it_is

@@ -15,9 +15,9 @@ from codebutler_worker.agents.native.backend import tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import WebSearch
 from codebutler_worker.skills import Library
-from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.running import Context, use_skill
+from codebutler_worker.tools.running import use_skill
 from codebutler_worker.tools.talking import FORGET, REMEMBER, UNTRUSTED_NOTE, web_fetch, web_search
+from codebutler_worker.tools.tool import Context, ToolError
 from tests.integration.internet.test_search import Tavily, found
 from tests.integration.tools.conftest import call
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.process import descendants
-from codebutler_worker.tools.outcome import Result
-from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, Context
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND
+from codebutler_worker.tools.tool import Context, Result
 from tests.integration.tools.conftest import call
 
 TOOL = RUN_TERMINAL_COMMAND

@@ -11,10 +11,10 @@ import pytest
 
 from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
-from codebutler_worker.tools.outcome import SendFile
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES, read_text
-from codebutler_worker.tools.running import Context, bash
+from codebutler_worker.tools.running import bash
 from codebutler_worker.tools.talking import SEND_FILE
+from codebutler_worker.tools.tool import Context, SendFile
 from tests.integration.tools.conftest import call
 
 

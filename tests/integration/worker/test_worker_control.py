@@ -18,7 +18,7 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
 )
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 from tests.events import clicked, edited, posted
 from tests.shown import blocks_of, text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker

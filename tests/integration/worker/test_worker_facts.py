@@ -9,7 +9,7 @@ import pytest
 from codebutler.domain.model import Command, Prompt
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.memory.keeping import MAX_FACTS
-from codebutler_worker.tools.outcome import NoteKeeper, ToolError
+from codebutler_worker.tools.tool import NoteKeeper, ToolError
 from tests.events import posted, slashed
 from tests.shown import text_of
 from tests.worker_kit import CHANNEL, USER, Parent, settings, worker

@@ -7,7 +7,7 @@ from pathlib import Path
 from codebutler.domain.model import Command, Quoted
 from codebutler.protocol.messages import FetchThread, Log, ThreadFetched
 from codebutler_worker.agents.backend import Finished, Plan, Started
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 from tests.events import posted
 from tests.worker_kit import CHANNEL, USER, Parent, Run, settings, worker
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from codebutler_worker.agents.backend import Plan
 from codebutler_worker.agents.claude.plan import MAX_STEPS, TaskList
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 
 def does(

@@ -23,7 +23,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.claude.schema import Line, Meter, decode
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "claude"
 REPO = Path("/home/you/repo")

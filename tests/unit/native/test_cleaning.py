@@ -25,7 +25,7 @@ from codebutler_worker.agents.native.model import (
     UserMessage,
 )
 from codebutler_worker.agents.native.sessions import mended
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 CONTEXT = 10_000
 HEAD: list[Message] = [SystemMessage("the orders"), UserMessage("the task")]

@@ -27,7 +27,7 @@ from codebutler_worker.agents.native.sessions import (
     mended,
     read,
 )
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 START: list[Record] = [OpenedRecord("2026-01-01"), SaidRecord(SystemMessage("orders"))]
 TEXT = st.text(max_size=20)

@@ -18,7 +18,7 @@ from codebutler_worker.agents.backend import (
     Writing,
 )
 from codebutler_worker.present.progress import MAX_CHARS, live
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.present.notices import failed, interrupted
 from codebutler_worker.present.progress import TurnProgress, collapsed, in_line, reduce, running
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 from tests.shown import blocks_of, text_of
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from codebutler.config.schema import Config
 from codebutler_worker.agents.native.backend import tools
 from codebutler_worker.tools.lenient_json import UnreadableError, parse_lenient
-from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.repair import as_json, find_tool, parse_arguments, parse_object, schema_of
-from codebutler_worker.tools.running import Tool, bash
+from codebutler_worker.tools.running import bash
 from codebutler_worker.tools.talking import PROPOSE_PLAN
+from codebutler_worker.tools.tool import Tool, ToolError
 
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*tools(Config()), bash(("cat", "ls")), PROPOSE_PLAN)}
 

@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from codebutler_worker.tools.matching import PLAIN, find_matches
-from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.replacing import apply_replacements, find_replacements, nearest_lines
+from codebutler_worker.tools.tool import ToolError
 
 
 def edited(text: str, old: str, new: str, *, every: bool = False) -> str:

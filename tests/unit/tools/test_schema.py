@@ -7,10 +7,9 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.reading import LIST_FILES, READ_FILES, ReadFilesArguments, number_lines
 from codebutler_worker.tools.repair import definition, parse_arguments, schema_of
-from codebutler_worker.tools.running import Arguments
+from codebutler_worker.tools.tool import Arguments, ToolError
 
 
 class Example(Arguments, frozen=True):

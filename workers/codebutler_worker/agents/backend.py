@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from codebutler.text.wording import one_line
-from codebutler_worker.tools.outcome import NoteKeeper, PlanStep
+from codebutler_worker.tools.tool import NoteKeeper, PlanStep
 
 N = TypeVar("N", int, float)
 LINE_CHARS = 300

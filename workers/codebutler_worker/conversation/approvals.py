@@ -44,7 +44,7 @@ from codebutler_worker.present.cards import card_of, chars_of, options_in, too_l
 from codebutler_worker.runtime.turns import Todo, conversation_id, move, talks, using
 from codebutler_worker.store.rows import ApprovalRow, ApprovalState, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, iso, place_of
-from codebutler_worker.tools.outcome import PLAN_TOOL
+from codebutler_worker.tools.tool import PLAN_TOOL
 
 Objection = Literal["", "unnamed", "asked", "again"]
 """Why an approval does not count: the giver could be anybody who voted, asked for the call, or has voted

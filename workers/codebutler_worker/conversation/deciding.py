@@ -55,7 +55,7 @@ from codebutler_worker.runtime.turns import (
 )
 from codebutler_worker.store.rows import ApprovalRow, OutboxRow, TurnRow
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork, place_of
-from codebutler_worker.tools.outcome import PLAN_TOOL
+from codebutler_worker.tools.tool import PLAN_TOOL
 
 DECISIONS = frozenset({ALLOW_ACTION, ALLOW_SESSION_ACTION, DENY_ACTION, ANSWER_ACTION})
 DECISION = "decision"

@@ -25,7 +25,7 @@ from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.runtime.turns import talks
 from codebutler_worker.store.rows import TurnRow, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 OPENING = "[record:"
 CLOSING = "[end of the record]"

@@ -39,7 +39,7 @@ from codebutler_worker.present.cards import asked_at_home, asked_in_full
 from codebutler_worker.runtime.runtime import Runtime
 from codebutler_worker.store.rows import ApprovalRow, TurnRow
 from codebutler_worker.store.unit_of_work import UnitOfWork
-from codebutler_worker.tools.outcome import PLAN_TOOL
+from codebutler_worker.tools.tool import PLAN_TOOL
 from codebutler_worker.tree.tree import FileChange, Tree
 
 UNKNOWN_THREAD = "CodeButler no longer knows that conversation."

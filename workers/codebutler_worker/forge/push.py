@@ -36,7 +36,6 @@ from codebutler_worker.tree.tree import COMMIT_ID, Git
 from codebutler_worker.tree.worktrees import begun, names_of
 
 PACK_S = 900.0
-NO_COMMIT = 10
 TIP = """
 export GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null
 branch=$1

@@ -54,7 +54,7 @@ from codebutler_worker.store.rows import (
     TurnRow,
 )
 from codebutler_worker.store.unit_of_work import ThreadPlace, UnitOfWork
-from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.tool import ToolError
 
 COMMAND = "memory"
 LEARNED = "learned"

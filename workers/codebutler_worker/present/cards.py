@@ -42,7 +42,7 @@ from codebutler_worker.present.calls import (
 )
 from codebutler_worker.present.lines import person, visible
 from codebutler_worker.store.rows import ApprovalRow
-from codebutler_worker.tools.outcome import PLAN_TOOL
+from codebutler_worker.tools.tool import PLAN_TOOL
 
 HOME_CHARS = 900
 HOME_OPTIONS = 4

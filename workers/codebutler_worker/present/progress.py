@@ -38,7 +38,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.present.lines import code
 from codebutler_worker.store.rows import AttachmentRow
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 MOST_LINES = 6
 MOST_CHARS = 500

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED
 from codebutler_worker.sandbox.destinations import UnsafePathError, open_beneath, status_beneath
-from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.tool import ToolError
 
 GIT = ".git"
 

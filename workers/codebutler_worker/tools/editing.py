@@ -11,11 +11,10 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from codebutler_worker.tools.confined import check_writable
-from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.programs import difference
 from codebutler_worker.tools.reading import DecodedText, Encoding, read_text
 from codebutler_worker.tools.replacing import apply_replacements, find_replacements
-from codebutler_worker.tools.running import Arguments, CallDescription, Context, Tool
+from codebutler_worker.tools.tool import Arguments, CallDescription, Context, Result, Tool, ToolError
 
 MAX_CHARS = 2**20
 MAX_EDITED_BYTES = 8 * 2**20

@@ -15,7 +15,7 @@ from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.prelude import hint
 from codebutler_worker.sandbox.process import run_to_end
-from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.tool import ToolError
 from codebutler_worker.tree.tree import environment
 
 TIMED_OUT = 124

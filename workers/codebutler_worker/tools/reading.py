@@ -11,9 +11,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from codebutler_worker.tools.confined import check_readable, is_directory, relative_path
-from codebutler_worker.tools.outcome import Result, ToolError
 from codebutler_worker.tools.programs import clip_line
-from codebutler_worker.tools.running import Arguments, CallDescription, Context, Tool
+from codebutler_worker.tools.tool import Arguments, CallDescription, Context, Result, Tool, ToolError
 
 LIMIT_S = 30.0
 

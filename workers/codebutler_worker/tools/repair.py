@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from codebutler_worker.tools.lenient_json import UnreadableError, parse_lenient
-from codebutler_worker.tools.outcome import ToolError
-from codebutler_worker.tools.running import Arguments, Tool
+from codebutler_worker.tools.tool import Arguments, Tool, ToolError
 
 # Names that models use because other agents' tools use them, and our name for each.
 #

@@ -15,8 +15,8 @@ from codebutler_worker.tools.matching import (
     find_matches,
     indent,
 )
-from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.programs import clip_line
+from codebutler_worker.tools.tool import ToolError
 
 MAX_LISTED_LINES = 20
 DISTINCTIVE_CHARS = 20

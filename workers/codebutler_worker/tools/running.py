@@ -1,74 +1,28 @@
-"""Tools that run programs: run_terminal_command, bash (the strict variant), use_skill.
-
-Tool: what the built-in agent's model may call.
-
-Its arguments are a struct, from which its JSON schema is made. It returns a Result; if it fails it raises ToolError,
-which becomes a Result too.
-"""
+"""Tools that run programs: run_terminal_command, bash (the strict variant), use_skill."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from codebutler.config.skills import Skill
 from codebutler_worker.skills import Library
-from codebutler_worker.tools.outcome import NoteKeeper, PlanStep, Result, ToolError
-from codebutler_worker.tools.programs import ProgramOutput, SandboxPrograms, shorten_output
-from codebutler_worker.tools.shell import ShellOutput, ShellTerminal
+from codebutler_worker.tools.programs import ProgramOutput, shorten_output
+from codebutler_worker.tools.shell import ShellOutput
+from codebutler_worker.tools.tool import Arguments, CallDescription, Context, Result, Tool, ToolError
 
-Kind = Literal["read", "edit", "command", "web", "own"]
-"""What permission modes distinguish: ``read`` inspects the repository, ``edit`` changes its files, ``command`` runs
-programs, ``web`` reaches the network, ``own`` affects only the agent itself (its plan, its memory, its answers)."""
+BASH_BYTES = 256 * 2**10
+OPERATORS = "();<>|&"
 
-
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base class of a tool's arguments. Describe each field: ``Annotated[str, Meta(description="…")]``."""
-
-
-class CallDescription(Struct, frozen=True):
-    """A call in people's terms. ``summary`` is one short line; ``tool`` and ``input`` are what a card asks permission
-    for, in the terms that all agents' cards use (``Bash`` with ``command``, ``Write`` and ``Edit`` with ``file_path``).
-    ``repeatable``: the same call may follow itself, to poll for progress. ``kind``: the call's own kind, if it
-    differs from the tool's."""
-
-    summary: str
-    tool: str
-    input: dict[str, Any]
-    repeatable: bool = False
-    kind: Kind | None = None
-
-
-class Context(Struct, frozen=True, kw_only=True):
-    """Where a tool works: one turn of one conversation (``channel:thread``). ``plan`` is the agent's current plan;
-    without ``notes`` nothing can be remembered."""
-
-    workdir: Path
-    turn_id: str
-    conversation: str
-    programs: SandboxPrograms
-    terminal: ShellTerminal
-    plan: tuple[PlanStep, ...] = ()
-    notes: NoteKeeper | None = None
-
-
-class Tool(Struct, frozen=True):
-    """A tool. ``name`` and ``description`` are for the model; ``kind`` decides whether a person is asked first;
-    ``arguments`` is the type that both functions take. ``run`` may raise ToolError."""
-
-    name: str
-    description: str
-    kind: Kind
-    arguments: type[Arguments]
-    describe: Callable[[Any], CallDescription]
-    run: Callable[[Context, Any], Awaitable[Result]]
+SKILL_BYTES = 64 * 2**10
+SKILL_LIMIT_S = 60.0
+DESCRIBED_CHARS = 200
 
 
 class _TerminalCommand(Arguments, frozen=True):
@@ -146,10 +100,6 @@ RUN_TERMINAL_COMMAND = Tool(
 """One terminal per turn; the directory is kept from turn to turn."""
 
 
-BASH_BYTES = 256 * 2**10
-OPERATORS = "();<>|&"
-
-
 class _Bash(Arguments, frozen=True):
     command: Annotated[str, Meta(min_length=1, max_length=8000, description="A program and its arguments.")]
     limit_s: Annotated[int, Meta(ge=1, le=600, description="Stop it after this many seconds.")] = 60
@@ -197,11 +147,6 @@ def _split(command: str) -> tuple[str, ...]:
     if not words:
         raise ToolError("the command is empty")
     return words
-
-
-SKILL_BYTES = 64 * 2**10
-SKILL_LIMIT_S = 60.0
-DESCRIBED_CHARS = 200
 
 
 class _UseSkill(Arguments, frozen=True):

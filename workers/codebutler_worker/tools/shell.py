@@ -19,8 +19,8 @@ from codebutler_worker.egress.access import NetworkAccess, NetworkPolicy
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.pty import INTERRUPT, PtyProcess
-from codebutler_worker.tools.outcome import ToolError
 from codebutler_worker.tools.programs import shorten_output
+from codebutler_worker.tools.tool import ToolError
 
 BASH = ("bash", "--norc", "--noprofile", "--noediting", "-i")
 START_S = 60.0

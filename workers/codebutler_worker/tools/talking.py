@@ -24,8 +24,11 @@ from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import WebSearch
 from codebutler_worker.sandbox.destinations import open_beneath
 from codebutler_worker.tools.confined import is_directory, reason, relative_path
-from codebutler_worker.tools.outcome import (
+from codebutler_worker.tools.tool import (
+    Arguments,
     AskPerson,
+    CallDescription,
+    Context,
     EndTurn,
     NoteKeeper,
     PlanChanged,
@@ -33,9 +36,9 @@ from codebutler_worker.tools.outcome import (
     ProposePlan,
     Result,
     SendFile,
+    Tool,
     ToolError,
 )
-from codebutler_worker.tools.running import Arguments, CallDescription, Context, Tool
 
 PUSH_TOOL = "ask_to_push"
 PUSH_DESCRIPTION = (

@@ -23,13 +23,7 @@ from acp.schema import (
 )
 from msgspec import Struct, field
 
-from codebutler_worker.agents.answer import (
-    SUMMARY_CHARS,
-    AnswerText,
-    Growing,
-    result_text,
-    summarise,
-)
+from codebutler_worker.agents.answer import SUMMARY_CHARS, AnswerText, Growing, result_text, summarise
 from codebutler_worker.agents.backend import (
     AgentEvent,
     Approval,
@@ -40,7 +34,7 @@ from codebutler_worker.agents.backend import (
     ToolResult,
     ToolUse,
 )
-from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
+from codebutler_worker.tools.tool import PLAN_TOOL, PlanStep
 
 _NAME = re.compile(r"[A-Za-z][\w.:-]{0,40}")
 _OVER = ("completed", "failed")

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from codebutler_worker.agents.backend import Plan
-from codebutler_worker.tools.outcome import PLAN_TOOL, PlanStep
+from codebutler_worker.tools.tool import PLAN_TOOL, PlanStep
 
 # Claude Code has two ways: TodoWrite writes the whole list; TaskCreate and TaskUpdate write one task, whose number is
 # only in the result of TaskCreate ("Task #1 created successfully: …"; Claude Code 2.1.328).

@@ -40,7 +40,7 @@ from codebutler_worker.agents.claude.schema import (
     UserLine,
     judge,
 )
-from codebutler_worker.tools.outcome import PLAN_TOOL
+from codebutler_worker.tools.tool import PLAN_TOOL
 
 INITIALIZE = "initialize"
 COST = "cost"

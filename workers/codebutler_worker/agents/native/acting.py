@@ -21,19 +21,23 @@ from codebutler_worker.agents.native.sessions import PlannedRecord as PlanRecord
 from codebutler_worker.agents.native.sessions import Record
 from codebutler_worker.agents.running import Waits
 from codebutler_worker.agents.session_logs import SessionLog
-from codebutler_worker.tools.outcome import (
+from codebutler_worker.tools.repair import definition, find_tool, parse_arguments
+from codebutler_worker.tools.tool import (
     PLAN_TOOL,
+    Arguments,
     AskPerson,
+    CallDescription,
+    Context,
     EndTurn,
+    Kind,
     PlanChanged,
     PlanStep,
     ProposePlan,
     Result,
     SendFile,
+    Tool,
     ToolError,
 )
-from codebutler_worker.tools.repair import definition, find_tool, parse_arguments
-from codebutler_worker.tools.running import Arguments, CallDescription, Context, Kind, Tool
 
 SUMMARY_CHARS = 150
 AGREED = "The person approved the plan. Carry it out."

@@ -44,7 +44,7 @@ from codebutler_worker.skills import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES
-from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, Context, Tool, bash, use_skill
+from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND, bash, use_skill
 from codebutler_worker.tools.shell import ShellTerminal
 from codebutler_worker.tools.talking import (
     ADD_SUBGOAL,
@@ -59,6 +59,7 @@ from codebutler_worker.tools.talking import (
     web_fetch,
     web_search,
 )
+from codebutler_worker.tools.tool import Context, Tool
 
 
 class Habits(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from codebutler_worker.agents.native.model import (
     ToolMessage,
     UserMessage,
 )
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 BYTES_PER_TOKEN = 4.0
 PER_MESSAGE = 6

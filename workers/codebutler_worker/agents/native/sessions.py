@@ -20,7 +20,7 @@ from codebutler.domain.errors import StoreError
 from codebutler_worker.agents.native.model import AssistantMessage, Message, SystemMessage, ToolMessage
 from codebutler_worker.sandbox.destinations import make_beneath, remove_old
 from codebutler_worker.store.opening import STATE_DIR
-from codebutler_worker.tools.outcome import PlanStep
+from codebutler_worker.tools.tool import PlanStep
 
 DIRECTORY = "native"
 SESSION = re.compile(r"native-[0-9a-f]{32}")

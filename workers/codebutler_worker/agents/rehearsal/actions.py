@@ -15,7 +15,7 @@ from codebutler_worker.agents.rehearsal.language import Intent
 from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.destinations import status_beneath
 from codebutler_worker.sandbox.process import Record, run_to_end
-from codebutler_worker.tools.outcome import ToolError
+from codebutler_worker.tools.tool import ToolError
 from codebutler_worker.tree.tree import ENV
 
 DONE = MappingProxyType({"Write": "Wrote", "Append": "Added to", "Replace": "Changed", "Delete": "Deleted"})

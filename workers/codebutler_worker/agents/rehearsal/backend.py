@@ -32,7 +32,7 @@ from codebutler_worker.agents.rehearsal.actions import Tools, carried_out, check
 from codebutler_worker.agents.rehearsal.language import Intent, understand
 from codebutler_worker.agents.running import AgentContext, TurnBackend, Waits
 from codebutler_worker.agents.session_logs import SessionLog
-from codebutler_worker.tools.outcome import PlanStep, ToolError
+from codebutler_worker.tools.tool import PlanStep, ToolError
 
 SESSION = re.compile(r"rehearsal-[0-9a-f]{32}")
 MAX_REMEMBERED = 20
