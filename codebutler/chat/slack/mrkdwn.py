@@ -34,7 +34,9 @@ _ENCLOSED = re.compile(r"<([^<>\n]+)>")
 MARKS = {"strong": "*", "em": "_", "s": "~"}
 LINK_SCHEMES = frozenset({"http", "https", "mailto"})
 BACKTICK = "ˋ"  # mrkdwn has no way to show a backtick inside inline code
-_LOOKS_LIKE_ADDRESS = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I)
+_LOOKS_LIKE_ADDRESS = re.compile(
+    r"\s*(?:https?:|[a-z][a-z0-9+.-]*:(?=\S)|www\.|[\w-]+(?:\.[\w-]+)+(?:[/:?#]|\s*$))", re.I
+)
 
 
 def to_mrkdwn(markdown: str) -> str:

@@ -59,6 +59,8 @@ def test_marks_and_blocks(markdown: str, mrkdwn: str) -> None:
         ("[app.py](src/app.py)", "app.py (src/app.py)"),
         ("[x](javascript:alert(1))", "[x](javascript:alert(1))"),
         ("[https://bank.example](https://evil.example)", "https://bank.example (<https://evil.example>)"),
+        ("[fix: the login](https://a.example)", "<https://a.example|fix: the login>"),
+        ("[https: //bank.example](https://evil.example)", "https: //bank.example (<https://evil.example>)"),
         ("[bank.example](https://evil.example)", "bank.example (<https://evil.example>)"),
     ],
 )
