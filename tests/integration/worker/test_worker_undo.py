@@ -64,18 +64,22 @@ async def test_undo_asks_puts_back_and_can_be_undone(repo: Path) -> None:
         assert (repo / "app.py").read_text() == "print('changed')\n"
         press(parent, card, "101.0")
         press(parent, card, "101.1")
-        await parent.post_with("That is already undone")
+        await parent.post_with("That was already undone")
         await parent.post_with("Undid changes to 1 file")
         assert (repo / "app.py").read_text() == "print('hello')\n"
-        await parent.until(lambda: any("↩ Undoing" in text_of(update) for update in parent.updates))
+        await parent.until(lambda: any("Confirmed by" in text_of(update) for update in parent.updates))
         await parent.until(parent.is_idle, flow=True)
         command(parent, "undo", "100.4", "100.1")
-        again = await parent.post_with("↩ Undo “undo: write print")
+        again = await parent.post_with("↩ Redo “write print")
+        assert "Redo 1 file" in [each.label for each in again.message.buttons]
         press(parent, again, "102.0")
-        await parent.until(
-            lambda: sum("Undid changes to 1 file" in text_of(post) for post in parent.posts) == 2, flow=True
-        )
+        await parent.post_with("Redid changes to 1 file")
         assert (repo / "app.py").read_text() == "print('changed')\n"
+        await parent.until(parent.is_idle, flow=True)
+        command(parent, "undo", "100.5", "100.1")
+        await parent.until(
+            lambda: sum("↩ Undo “write print" in text_of(post) for post in parent.posts) == 2, flow=True
+        )
 
 
 async def test_undo_takes_the_last_turn_that_changed_anything(repo: Path) -> None:

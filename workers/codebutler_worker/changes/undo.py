@@ -14,7 +14,7 @@ from codebutler.config.programs import UNDO
 from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.message import said
 from codebutler.domain.refs import NOWHERE, MessageRef, PersonRef
-from codebutler.text.markup import plain
+from codebutler.text.markup import person, plain
 from codebutler.text.wording import count
 from codebutler_worker.agents.backend import AgentBackend, AgentEvent, Finished, ToolUse, TurnRequest
 from codebutler_worker.present.notices import ALREADY_UNDONE, UNDO_BUSY, UNDOING, undone_text
@@ -26,6 +26,7 @@ from codebutler_worker.tree.tree import Tree
 LOOKED_AT = 50
 _UNDO_KEY = "undo-"
 WORDS_CHARS = 60
+REDO = "redo: "
 UNKNOWN = "I no longer know what to undo: say `!undo` again."
 
 
@@ -62,9 +63,20 @@ def undo(uow: UnitOfWork, turn: TurnRow, user: PersonRef, place: ThreadPlace, ca
     if uow.turns.find(state=LIVE):
         uow.post(place, UNDO_BUSY)
         return
+    verb, words = reversal(uow, turn)
+    text = f"{verb.lower()}: {words}"
+    queue_after(uow, replace(turn, thread=place.thread or NOWHERE), UNDO, key, text, user)
+    uow.edit_ref(place, card, said(UNDOING.format(verb=verb, words=plain(words), who=person(user))))
+
+
+def reversal(uow: UnitOfWork, turn: TurnRow) -> tuple[str, str]:
+    """What reversing ``turn`` is called (Undo, or Redo if it is itself an undo), and the words of the task that it is
+    about."""
     words = words_of(uow, turn, WORDS_CHARS) or "…"
-    queue_after(uow, replace(turn, thread=place.thread or NOWHERE), UNDO, key, f"undo: {words}", user)
-    uow.edit_ref(place, card, said(UNDOING.format(words=plain(words))))
+    if turn.agent != UNDO:
+        return "Undo", words
+    done, _, words = words.partition(": ")
+    return "Redo" if done == "undo" else "Undo", words
 
 
 class UndoBackend(AgentBackend):
@@ -98,4 +110,5 @@ class UndoBackend(AgentBackend):
         if not found.undone:
             text = f"Nothing was undone: {count(len(found.left), 'file')} changed since."
             return Finished(ok=False, text=text, reason="failed")
-        return Finished(ok=True, text=undone_text(found), reason="done")
+        text = undone_text(found, again=turn.prompt.startswith(REDO))
+        return Finished(ok=True, text=text, reason="done")

@@ -16,7 +16,7 @@ from codebutler.text.wording import one_line
 from codebutler_worker.changes.card import listed, one_file, review_link
 from codebutler_worker.changes.checking import answer_checks, checks_of, script_of
 from codebutler_worker.changes.evidence import with_trailers
-from codebutler_worker.changes.undo import LOOKED_AT, undo_key
+from codebutler_worker.changes.undo import LOOKED_AT, reversal, undo_key
 from codebutler_worker.commands.showing import age
 from codebutler_worker.commands.table import Invocation
 from codebutler_worker.forge.signing import signer_of
@@ -30,14 +30,13 @@ from codebutler_worker.present.notices import (
 )
 from codebutler_worker.runtime.deferred import CommandReply
 from codebutler_worker.runtime.runtime import Runtime
-from codebutler_worker.runtime.turns import CHECKS, LIVE, Todo, words_of
+from codebutler_worker.runtime.turns import CHECKS, LIVE, Todo
 from codebutler_worker.store.rows import DeferredRow, TurnRow, message_id
 from codebutler_worker.store.unit_of_work import UnitOfWork
 
 __all__ = ["answer_checks"]
 
 MAX_BYTES = 4 * 2**20
-WORDS_CHARS = 60
 SUBJECT_CHARS = 72
 MESSAGE_CHARS = 2000
 UNCHANGED = "Nothing has changed since the last commit."
@@ -124,21 +123,22 @@ def undo(invocation: Invocation) -> Todo:
 
 async def answer_undo(runtime: Runtime, command: DeferredRow) -> CommandReply:
     """A card that shows what would be undone, with a button that does it."""
-    turn, words, when = await runtime.commit(lambda uow: _describe_turn(uow, command.argument))
+    turn, verb, words, when = await runtime.commit(lambda uow: _describe_turn(uow, command.argument))
     if turn is None or turn.tree_before is None:
         return CommandReply((said(NO_SNAPSHOT),))
     tree = await runtime.agents.tree(await runtime.agents.workdir(turn.conversation))
     preview = await tree.put_back(turn.tree_before, turn.tree_after, "check")
     if not preview.undone and not preview.left:
         return CommandReply((said(NOTHING_CHANGED.format(words=words, when=when)),))
-    return CommandReply((undo_preview(turn.id, f"{words}, {when}", preview),))
+    return CommandReply((undo_preview(turn.id, verb, f"{words}, {when}", preview),))
 
 
-def _describe_turn(uow: UnitOfWork, turn_id: str) -> tuple[TurnRow | None, str, str]:
+def _describe_turn(uow: UnitOfWork, turn_id: str) -> tuple[TurnRow | None, str, str, str]:
     turn = uow.turns.get(turn_id)
     if turn is None:
-        return None, "", ""
-    return turn, f"“{plain(words_of(uow, turn, WORDS_CHARS))}”", age(uow, turn)
+        return None, "", "", ""
+    verb, words = reversal(uow, turn)
+    return turn, verb, f"“{plain(words)}”", age(uow, turn)
 
 
 def commit(invocation: Invocation) -> Todo:

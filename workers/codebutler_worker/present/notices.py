@@ -57,8 +57,8 @@ PATHS_CHARS = 1800
 UNDO_BUSY = "An agent is running and may be writing: send `!stop` or wait until it ends, then `!undo`."
 NO_SNAPSHOT = "There is nothing to undo here: no run has changed a file that git does not ignore."
 NOTHING_CHANGED = "The last run here ({words}, {when}) left nothing to undo."
-ALREADY_UNDONE = "That is already undone. `!undo` redoes it."
-UNDOING = "↩ Undoing “{words}” …"
+ALREADY_UNDONE = "That was already undone. `!undo` reverses the latest change."
+UNDOING = "↩ {verb} “{words}”\n✅ Confirmed by {who}."
 
 
 def stale_text(request: str) -> str:
@@ -206,13 +206,13 @@ def also_changed(threads: Sequence[tuple[str, Sequence[str]]]) -> str:
     return "\n".join(["🔀 " + lines[0], *lines[1:], "Whichever is merged second may conflict."])
 
 
-def undo_preview(turn_id: str, what: str, found: PutBack) -> Message:
-    """What would be put back, and the button that does it; without one if nothing can be."""
-    text = f"↩ Undo {what}?\n{_outcome(found)}"
+def undo_preview(turn_id: str, verb: str, what: str, found: PutBack) -> Message:
+    """What would be put back, and the button that does it; without one if nothing can be. ``verb``: Undo or Redo."""
+    text = f"↩ {verb} {what}?\n{_outcome(found)}"
     if not found.undone:
         return said(text)
     text += "\nCommits, branches and staged changes stay as they are."
-    return said(text, Button(f"Undo {count(found.undone, 'file')}", UNDO_ACTION, turn_id, "danger"))
+    return said(text, Button(f"{verb} {count(found.undone, 'file')}", UNDO_ACTION, turn_id, "danger"))
 
 
 def _outcome(found: PutBack) -> str:
@@ -239,9 +239,9 @@ def _paths(paths: Sequence[str]) -> str:
     return block
 
 
-def undone_text(found: PutBack) -> str:
-    """What was put back, as Markdown."""
-    parts = [f"↩ Undid changes to {count(found.undone, 'file')}:"]
+def undone_text(found: PutBack, *, again: bool) -> str:
+    """What was put back, as Markdown; ``again``: by a redo."""
+    parts = [f"↩ {'Redid' if again else 'Undid'} changes to {count(found.undone, 'file')}:"]
     if found.restored:
         parts.append(_list(found.restored))
     if found.removed:
