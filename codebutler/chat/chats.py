@@ -31,8 +31,10 @@ QUOTED_CHARS = 4_000
 """How much of one message is quoted, in characters."""
 PACE_S = 0.2
 """The minimum between two calls."""
-MAX_WAITING = 500
+MAX_WAITING, MAX_PER_CHANNEL = 500, 50
 MAX_CHARS = 200
+SEARCHED_CHARS = 10 * MAX_CHARS
+"""A worker decides how long a status is, and searching it for secrets holds up everybody."""
 
 log = logging.getLogger("codebutler.chat.chats")
 
@@ -176,11 +178,15 @@ class StatusBoard:
 
     def show(self, channel: ConversationRef, thread: MessageRef, text: str) -> None:
         """Show ``text`` under the thread; "" removes it."""
-        known = (channel, thread) in self._waiting
-        if self._line is None or (not known and len(self._waiting) >= MAX_WAITING):
+        if self._line is None or not ((channel, thread) in self._waiting or self._has_room(channel)):
             return
-        self._waiting[channel, thread] = text
+        self._waiting[channel, thread] = text[:SEARCHED_CHARS]
         self._news.set()
+
+    def _has_room(self, channel: ConversationRef) -> bool:
+        """Whether another thread of the channel may wait: no channel keeps the others from being shown."""
+        own = sum(place == channel for place, _ in self._waiting)
+        return own < MAX_PER_CHANNEL and len(self._waiting) < MAX_WAITING
 
     async def _work(self) -> None:
         while True:

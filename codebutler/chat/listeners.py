@@ -44,6 +44,8 @@ SHOWN_FILE_BYTES = 200_000
 
 MAX_CHARS = 4_000
 """Per message."""
+LIVE_CHARS, MOST_UNREAD = 50_000, 200
+"""Of what is said as it happens: a worker decides how much that is, and a terminal may have stopped reading."""
 _OPERATOR = f"*{OPERATOR}:* "
 """As it appears in the chat's history."""
 _FIGURES = re.compile(r"(?:✅|❌|🛑|⚠️|⏸️) (?:Done|\d+s|\d+m\d\ds|\d+h\d\dm)\b[^\n]*")
@@ -125,8 +127,8 @@ class Listener:
 
     def live(self, live: Live) -> None:
         """What a running turn says and does before it is posted."""
-        if live.thread == self.thread:
-            self.replies.put_nowait(Heard(kind=live.kind, text=self.redact(live.text)))
+        if live.thread == self.thread and self.replies.qsize() < MOST_UNREAD:
+            self.replies.put_nowait(Heard(kind=live.kind, text=self.redact(live.text[:LIVE_CHARS])))
 
     def show(self, ref: MessageRef, parts: Sequence[Section], *, is_passing: bool = False) -> Said:
         """What a message of ours says."""

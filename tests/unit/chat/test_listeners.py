@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from codebutler.chat.listeners import Listeners
+from codebutler.chat.listeners import LIVE_CHARS, MOST_UNREAD, Listeners
 from codebutler.domain.message import Button, Message, said
 from codebutler.domain.model import Operation, Post, React, TurnOutcome, Update, Upload
 from codebutler.protocol.control import Choice, Done, Said
+from codebutler.protocol.messages import Live
 from codebutler.text.redact import Redactor
 
 BUTTON = Button("Stop", "codebutler.stop", "t1")
@@ -116,3 +117,19 @@ async def test_a_terminal_shows_no_secret_either() -> None:
                 Said(text="📎 a.txt\nkey: [redacted]", ref="file "),
                 Done(text="done"),
             ]
+
+
+async def test_who_does_not_read_is_not_kept_in_memory_whatever_a_worker_says() -> None:
+    searched: list[int] = []
+
+    def redact(text: str) -> str:
+        searched.append(len(text))
+        return text
+
+    listeners = Listeners(redact=redact)
+    with listeners.added("C1", "1.1") as listener:
+        for _ in range(2 * MOST_UNREAD):
+            listener.live(Live(thread="1.1", kind="writing", text="x" * 500_000))
+        listener.delivered(Post(message=said("the answer"), thread="1.1"), "1.3")
+        assert listener.replies.qsize() == MOST_UNREAD + 1
+    assert max(searched[:-1]) == LIVE_CHARS

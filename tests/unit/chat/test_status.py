@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from codebutler.chat.chats import MAX_WAITING, PACE_S, StatusBoard
+from codebutler.chat.chats import MAX_PER_CHANNEL, MAX_WAITING, PACE_S, SEARCHED_CHARS, StatusBoard
 from codebutler.domain.errors import ChatError, ChatRateLimitedError, ChatUnreachableError
 from tests.clock import ManualClock, settle
 from tests.memory_chat import MemoryChat
@@ -96,9 +96,31 @@ async def test_a_workspace_that_refuses_is_not_asked_again(stage: Stage) -> None
 async def test_a_flood_is_bounded(stage: Stage) -> None:
     stage.chat.hold("show_status")
     for number in range(MAX_WAITING * 2):
-        stage.board.show("C1", f"{number}.1", "x")
+        stage.board.show(f"C{number % 20}", f"{number}.1", "x")
     assert len(stage.board._waiting) == MAX_WAITING
     stage.chat.release("show_status")
+
+
+async def test_a_channels_flood_keeps_no_other_channel_from_being_shown(stage: Stage) -> None:
+    for number in range(MAX_WAITING * 2):
+        stage.board.show("C1", f"{number}.1", "x")
+    stage.board.show("C2", "1.1", "is working")
+    assert ("C2", "1.1") in stage.board._waiting
+    assert len(stage.board._waiting) == MAX_PER_CHANNEL + 1
+
+
+async def test_only_as_much_as_may_be_shown_is_searched_for_secrets() -> None:
+    searched: list[str] = []
+
+    def redact(text: str) -> str:
+        searched.append(text)
+        return text
+
+    chat, clock = MemoryChat(), ManualClock()
+    async with StatusBoard(chat.capabilities.status_line, clock, redact) as board:
+        board.show("C1", chat.say("C1", "U1", "work"), "x" * 2_000_000)
+        await settle()
+    assert [len(text) for text in searched] == [SEARCHED_CHARS]
 
 
 async def test_a_chat_without_such_a_line_shows_none() -> None:
