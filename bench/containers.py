@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
-from codebutler_worker.sandbox.common import SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.containers import execute
 from tests.dockerd import shared_dockerd
 from tests.ordinary import give_away

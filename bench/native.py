@@ -37,7 +37,8 @@ from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.session_logs import SessionLogs
 from codebutler_worker.egress.access import NetworkPolicy
-from codebutler_worker.sandbox.common import NoSandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.select import NoSandbox
 from codebutler_worker.tools.programs import tool_policy
 from codebutler_worker.tools.reading import READ_FILES, ReadFilesArguments
 from codebutler_worker.tools.tool import Context, Result

@@ -21,7 +21,7 @@ from bench.scene import BenchError, Pace
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Launch, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.ordinary import give_away
 
 PROGRAM = ("/bin/true",)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Launch, NoSandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
+from codebutler_worker.sandbox.select import NoSandbox
 from tests.ordinary import ORDINARY_ID, give_home_away, give_repository_away
 from tests.programs import require
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Launch, NoSandbox, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.select import NoSandbox
 from tests.containers import execute
 from tests.ordinary import give_away
 from tests.programs import require

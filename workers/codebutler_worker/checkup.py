@@ -26,9 +26,9 @@ from codebutler_worker.memory.learning import memory_finding
 from codebutler_worker.runtime.turns import agent_name
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.limits import Limiter, configured
 from codebutler_worker.sandbox.person import home_of_agents, served_findings
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.seatbelt import UNTESTED
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.opening import STATE_DIR, migrate_store

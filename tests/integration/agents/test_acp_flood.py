@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from codebutler_worker.agents.acp.link import LARGE_BYTES, Pipe
-from codebutler_worker.sandbox.common import Launch
+from codebutler_worker.sandbox.port import Launch
 from codebutler_worker.sandbox.process import AgentProcess
 
 WRITE = f"""

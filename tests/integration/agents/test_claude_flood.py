@@ -12,7 +12,7 @@ from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import TimeLimits
 from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.sandbox.common import Launch
+from codebutler_worker.sandbox.port import Launch
 from codebutler_worker.sandbox.process import AgentProcess
 
 LINES, LINE_BYTES = 60, 2**20

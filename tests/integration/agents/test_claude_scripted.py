@@ -20,7 +20,7 @@ from codebutler_worker.agents.backend import AgentEvent, Finished, Started, Text
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.process import TimeLimits
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from tests.turns import end
 from tests.walls import NoWalls
 

@@ -20,7 +20,7 @@ from codebutler_worker.egress.http import Streams
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.loopback import on_loopback
 from tests.ordinary import ORDINARY_ID
 from tests.programs import require

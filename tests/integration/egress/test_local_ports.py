@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from codebutler_worker.egress.access import PORT
 from codebutler_worker.egress.hosts import Hosts
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.integration.egress.outside import Egress, inside, policy
 from tests.programs import require
 from tests.walls import walled

@@ -8,7 +8,7 @@ from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.egress.policy import for_agents, try_network_access
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Launch, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.programs import require
 from tests.walls import walled
 

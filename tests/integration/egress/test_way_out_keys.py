@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler_worker.egress.proxy import Rules
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.integration.egress.outside import (
     KEY,
     TOKEN,

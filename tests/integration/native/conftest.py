@@ -29,7 +29,7 @@ from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.session_logs import SessionLogs
 from codebutler_worker.egress.access import NetworkPolicy
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.scriptedmodel import Line, ScriptedModel
 from tests.walls import as_it_is

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler_worker.agents.native.model import ModelReply, ModelRequest, ToolMessage
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.integration.native.conftest import PATH, Studio, says
 from tests.integration.native.tasks import do, edit, read, run, search

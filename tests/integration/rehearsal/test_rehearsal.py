@@ -26,7 +26,7 @@ from codebutler_worker.agents.backend import (
 )
 from codebutler_worker.agents.rehearsal.backend import RehearsalBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.process import descendants
 from tests.clock import ManualClock
 from tests.turns import end, heard

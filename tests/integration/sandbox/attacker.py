@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from tests.containers import attack
 from tests.ordinary import give_away
 from tests.programs import require

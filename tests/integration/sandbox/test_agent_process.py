@@ -13,12 +13,8 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.common import Launch, owned_name, ownerless
-from codebutler_worker.sandbox.process import (
-    MARK,
-    AgentProcess,
-    kill_orphans,
-)
+from codebutler_worker.sandbox.port import Launch, owned_name, ownerless
+from codebutler_worker.sandbox.process import MARK, AgentProcess, kill_orphans
 
 
 def launch(script: str, cwd: Path) -> Launch:

@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.common import SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.tree.tree import Git, Tree
 from tests.containers import attack

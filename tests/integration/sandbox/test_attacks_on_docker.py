@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler_worker.sandbox.common import Enclose, Enclosure
+from codebutler_worker.sandbox.port import Enclose, Enclosure
 from codebutler_worker.sandbox.process import AgentProcess
 from tests.dockerd import docker, made_by
 from tests.integration.sandbox.attacker import SECRET, Attacker

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
-from codebutler_worker.sandbox.common import SandboxPolicy
 from codebutler_worker.sandbox.containers import MISSING, OWNER, Docker
 from codebutler_worker.sandbox.docker import DEFAULT, DockerSandbox, profile
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.process import AgentProcess
 from codebutler_worker.sandbox.pty import PtyProcess
 from codebutler_worker.sandbox.select import select_sandbox
@@ -195,7 +195,7 @@ import asyncio, sys
 from pathlib import Path
 from codebutler_worker.sandbox.process import AgentProcess
 from codebutler_worker.sandbox.docker import DockerSandbox
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 
 async def main(host, workdir, home):
     policy = SandboxPolicy(workdir=Path(workdir), home=Path(home), env={"PATH": "/usr/bin:/bin"}, network="none")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.common import SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.process import AgentProcess
 from tests.containers import attack
 from tests.dockerd import made_by

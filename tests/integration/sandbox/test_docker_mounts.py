@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.common import SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
 from tests.containers import attack
 from tests.dockerd import made_by
 from tests.ordinary import give_away

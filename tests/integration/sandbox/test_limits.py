@@ -19,8 +19,8 @@ from codebutler_worker.agents.rehearsal.actions import Tools
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import ResourceLimits, Slot, find_slots, own_slots
-from codebutler_worker.sandbox.common import PREFIX, Launch, SandboxPolicy
 from codebutler_worker.sandbox.limits import AgentSandbox, ControlGroup, Limiter
+from codebutler_worker.sandbox.port import PREFIX, Launch, SandboxPolicy
 from codebutler_worker.sandbox.process import AgentProcess
 from codebutler_worker.tools.tool import ToolError
 from tests.modelserver.server import Call, ModelServer, Reply

@@ -13,9 +13,10 @@ import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import NoSandbox, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.process import AgentProcess
+from codebutler_worker.sandbox.select import NoSandbox
 from tests.containers import attack
 from tests.ordinary import give_away
 from tests.programs import require
@@ -121,7 +122,7 @@ def test_a_repository_that_its_owner_cannot_reach_is_refused_in_one_line(
 
 
 def test_root_where_there_is_no_other_user_is_refused_in_one_line() -> None:
-    tried = "from codebutler_worker.sandbox.common import trial_directories\nwith trial_directories(): pass"
+    tried = "from codebutler_worker.sandbox.port import trial_directories\nwith trial_directories(): pass"
     command = (str(require("unshare")), "--user", "--map-root-user", sys.executable, "-c", tried)
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.sandbox.common import NoSandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.select import NoSandbox
 from tests.containers import attack, open_directory
 from tests.ordinary import give_away
 

@@ -16,10 +16,10 @@ from codebutler.platform.system import NameEvent
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.docker import DockerSandbox
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter
 from codebutler_worker.sandbox.pins import Watcher
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.process import AgentProcess
 from codebutler_worker.sandbox.pty import PtyProcess
 from tests.dockerd import made_by

@@ -15,7 +15,7 @@ import pytest
 
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.pty import INTERRUPT, PtyProcess
 from tests.walls import as_it_is, walled
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import SandboxPolicy, toolchains
 from codebutler_worker.sandbox.docker import DockerSandbox
-from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.sandbox.port import SandboxPolicy
+from codebutler_worker.sandbox.select import select_sandbox, toolchains
 from tests.containers import attack as in_container
 from tests.integration.sandbox.test_walls import attack, home, policy
 from tests.ordinary import give_away

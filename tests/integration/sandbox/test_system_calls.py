@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.seccomp import TABLES, X86_64, FilterFile
 from tests.programs import require
 from tests.walls import ended

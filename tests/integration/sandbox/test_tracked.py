@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.prelude import FAILED
 from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tree.worktrees import Worktrees

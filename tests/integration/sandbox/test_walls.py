@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.media.files import FILES, save_file
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.opening import prepare_state_dir
 from tests.ordinary import give_repository_away

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler.domain.clock import SystemClock
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.repair import parse_arguments
 from codebutler_worker.tools.shell import ShellTerminal

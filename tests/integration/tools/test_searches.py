@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES
 from codebutler_worker.tools.tool import Context

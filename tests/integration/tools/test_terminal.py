@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.process import descendants
 from codebutler_worker.tools.running import RUN_TERMINAL_COMMAND
 from codebutler_worker.tools.tool import Context, Result

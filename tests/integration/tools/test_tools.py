@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.reading import CODE_SEARCH, LIST_FILES, READ_FILES, read_text
 from codebutler_worker.tools.running import bash

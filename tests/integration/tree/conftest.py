@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.opening import prepare_state_dir
 from tests.integration.tree.test_tree import git
 from tests.walls import as_it_is, walled

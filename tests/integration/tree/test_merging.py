@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codebutler_worker.commands.worktrees import merged_text
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.tree.merging import Merged, merge, shared_paths
 from codebutler_worker.tree.tree import Git, GitError, Tree
 from codebutler_worker.tree.worktrees import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.opening import prepare_state_dir
 from codebutler_worker.tree.tree import Git, GitError
 from codebutler_worker.tree.worktrees import Worktrees, begun, existing, names_of

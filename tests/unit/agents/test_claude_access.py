@@ -11,7 +11,7 @@ from codebutler_worker.agents.claude import command
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.hosts import HostPort
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.sandbox.common import ProxySocket
+from codebutler_worker.sandbox.port import ProxySocket
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-ant-real",

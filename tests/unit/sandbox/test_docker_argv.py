@@ -11,10 +11,10 @@ from codebutler.config.git_repo import Owner
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.common import Inside
 from codebutler_worker.sandbox.docker import DEFAULT
 from codebutler_worker.sandbox.docker_argv import AGENT, agent_of, run_options, words
 from codebutler_worker.sandbox.limits import configured
+from codebutler_worker.sandbox.system import Inside
 
 PROMISED = (
     "--read-only --cap-drop=ALL --security-opt=no-new-privileges --pids-limit=128 --cpus=1 --memory=512m "

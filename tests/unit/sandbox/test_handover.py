@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from codebutler_worker.sandbox.bwrap import bwrap_argv
-from codebutler_worker.sandbox.common import ProxySocket
+from codebutler_worker.sandbox.port import ProxySocket
 from codebutler_worker.sandbox.prelude import INSIDE, SENDMSG, through
 from codebutler_worker.sandbox.seccomp import machines
 from tests.unit.sandbox.test_layout import CHECKOUT, SYSTEM

@@ -12,8 +12,7 @@ from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.bwrap import bwrap_argv
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.common import Inside
-from codebutler_worker.sandbox.system import SystemLayout
+from codebutler_worker.sandbox.system import Inside, SystemLayout
 
 REPO = Path("/home/ann/repo")
 SYSTEM = SystemLayout(

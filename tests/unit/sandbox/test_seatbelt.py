@@ -14,9 +14,10 @@ from codebutler.config.git_repo import Owner
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.checkup import sandbox_finding
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.common import Inside, ProxySocket, SandboxPolicy
+from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from codebutler_worker.sandbox.seatbelt import SeatbeltSandbox, quoted, seatbelt_profile
 from codebutler_worker.sandbox.select import select_sandbox
+from codebutler_worker.sandbox.system import Inside
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sandbox" / "seatbelt.sb"
 HOME = Path("/Users/ana")

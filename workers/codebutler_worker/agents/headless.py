@@ -36,7 +36,7 @@ from codebutler_worker.agents.shell.output import Stripper
 from codebutler_worker.agents.survey import Surroundings, Survey
 from codebutler_worker.internet.remote import MediaService, RemoteError
 from codebutler_worker.media.files import IMAGES, kind_of, save_file
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.process import AgentProcess
 from codebutler_worker.tools.programs import UNATTENDED
 

@@ -29,8 +29,8 @@ from codebutler_worker.agents.backend import (
 from codebutler_worker.agents.session_logs import SessionLog, SessionLogs
 from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.egress.policy import for_agents
-from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.destinations import read_regular
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.opening import STATE_DIR
 
 log = logging.getLogger(__name__)

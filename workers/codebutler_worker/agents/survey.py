@@ -17,7 +17,7 @@ from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableEr
 from codebutler.platform.lookup import CLAUDE_CODE, KIMI_CODE, look_up, missing_rule
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.egress.access import NetworkAccess
-from codebutler_worker.sandbox.common import Launch, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from codebutler_worker.sandbox.process import run_to_end
 
 PASSED_ON = frozenset(

@@ -28,7 +28,7 @@ from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts, local
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
 from codebutler_worker.egress.proxy import Proxy, Rules
 from codebutler_worker.egress.service import ModelService, TokenMeter
-from codebutler_worker.sandbox.common import Network, ProxySocket, SandboxPolicy
+from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
 from codebutler_worker.sandbox.prelude import GIT_NOTICE
 
 PORT = 3128

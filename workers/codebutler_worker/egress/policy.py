@@ -10,7 +10,7 @@ from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler_worker.egress.access import Kind, NetworkPolicy
 from codebutler_worker.egress.hosts import Dialer
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy, trial_directories
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy, trial_directories
 from codebutler_worker.sandbox.process import run_to_end
 
 WITH_PROXY = ("bwrap", "docker")

@@ -22,9 +22,9 @@ from codebutler.config.git_repo import BOUNDED, BOUNDED_PINS, address_in
 from codebutler.config.schema import RepoSettings
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
 from codebutler.platform.lookup import look_up, path_of, trusted_path
-from codebutler_worker.sandbox.common import Launch
 from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.sandbox.gitconfig import CONFIG_BYTES, MalformedConfigError, settings
+from codebutler_worker.sandbox.port import Launch
 from codebutler_worker.sandbox.process import EndedProgram, run_to_end
 
 # git-check-ref-format(1)

@@ -13,22 +13,26 @@ from msgspec.structs import replace
 from codebutler.config.git_repo import unreachable_because
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
-from codebutler_worker.sandbox.common import (
-    Inside,
+from codebutler_worker.sandbox.destinations import area_of
+from codebutler_worker.sandbox.pins import Watcher
+from codebutler_worker.sandbox.port import (
     Launch,
-    MachineView,
     ProxySocket,
     Sandbox,
     SandboxPolicy,
-    refuse_too_wide,
     trial_directories,
     trial_failure,
 )
-from codebutler_worker.sandbox.destinations import area_of
-from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.prelude import INSIDE, QUIET, SENDMSG, through, with_tracked
 from codebutler_worker.sandbox.seccomp import FD, OPEN, FilterFile
-from codebutler_worker.sandbox.system import SystemLayout, find_program, inspect_system
+from codebutler_worker.sandbox.system import (
+    Inside,
+    MachineView,
+    SystemLayout,
+    find_program,
+    inspect_system,
+    refuse_too_wide,
+)
 
 # The sandbox as bubblewrap arguments. Pure: takes everything that was looked up, returns an argv.
 #

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from codebutler_worker.sandbox.common import PREFIX, ownerless
+from codebutler_worker.sandbox.port import PREFIX, ownerless
 
 
 def members(directory: Path) -> list[int]:

@@ -20,9 +20,9 @@ from codebutler.config.programs import RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.cgroups import CONTROLLERS, ResourceLimits, members, own_slots
-from codebutler_worker.sandbox.common import owned_name, ownerless
 from codebutler_worker.sandbox.docker_argv import IDLE, OUTDATED, PLACE, ExpectedMount, mismatch, question
 from codebutler_worker.sandbox.limits import AGAIN_S, EVENTS, count, explain
+from codebutler_worker.sandbox.port import owned_name, ownerless
 
 CLIENT_S = 60.0
 MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"

@@ -20,19 +20,18 @@ from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.common import (
+from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
+from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv, look, run_options, words
+from codebutler_worker.sandbox.limits import listed
+from codebutler_worker.sandbox.pins import Watcher
+from codebutler_worker.sandbox.port import (
     PASSED,
     Launch,
-    MachineView,
     ProxySocket,
     Sandbox,
     SandboxPolicy,
     trial_directories,
 )
-from codebutler_worker.sandbox.containers import Containers, Docker, Recipe
-from codebutler_worker.sandbox.docker_argv import WORKSPACE, agent_of, exec_argv, look, run_options, words
-from codebutler_worker.sandbox.limits import listed
-from codebutler_worker.sandbox.pins import Watcher
 from codebutler_worker.sandbox.prelude import through, with_tracked
 from codebutler_worker.sandbox.seccomp import (
     AARCH64,
@@ -45,7 +44,7 @@ from codebutler_worker.sandbox.seccomp import (
     TERMINAL_INPUT,
     X86_64,
 )
-from codebutler_worker.sandbox.system import find_program
+from codebutler_worker.sandbox.system import MachineView, find_program
 
 INSTALL = "install it (Debian, Ubuntu: apt-get install docker.io)"
 PYTHON = Path("/usr/bin/python3")

@@ -17,10 +17,10 @@ from codebutler.config.programs import IDLER, RUNNER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits
 from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.common import Inside, ProxySocket, refuse_too_wide, status_without_links
 from codebutler_worker.sandbox.destinations import area_of
+from codebutler_worker.sandbox.port import ProxySocket
 from codebutler_worker.sandbox.prelude import INSIDE
-from codebutler_worker.sandbox.system import SYSTEM_ROOTS
+from codebutler_worker.sandbox.system import SYSTEM_ROOTS, Inside, refuse_too_wide, status_without_links
 
 WORKSPACE = Path("/workspace")
 # The image has these itself; other named paths below /usr and /opt come from this machine.

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.cgroups import ResourceLimits, Slot, find_slots, kill, stale
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy, owned_name
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy, owned_name
 
 SHELL = "/bin/sh"
 BLOCK_BYTES = 512  # POSIX: the unit of `ulimit -f`

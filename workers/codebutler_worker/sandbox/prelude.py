@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from codebutler.config.git_repo import NAMING
 from codebutler_worker.sandbox.checkout import PRIVATE, SHARED, Checkout
-from codebutler_worker.sandbox.common import ProxySocket
 from codebutler_worker.sandbox.destinations import read_regular
+from codebutler_worker.sandbox.port import ProxySocket
 
 INSIDE = "/run/codebutler-proxy"
 """The path of the proxy's socket inside."""

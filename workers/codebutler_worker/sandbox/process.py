@@ -25,8 +25,8 @@ from msgspec import Struct
 
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.common import Enclosure, Launch, owned_name, ownerless
 from codebutler_worker.sandbox.pins import PinHold
+from codebutler_worker.sandbox.port import Enclosure, Launch, owned_name, ownerless
 
 
 @dataclass(eq=False, repr=False)

@@ -12,17 +12,15 @@ from pathlib import Path
 
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler_worker.sandbox.checkout import Checkout, inspect_checkout
-from codebutler_worker.sandbox.common import (
-    Inside,
+from codebutler_worker.sandbox.port import (
     Launch,
-    MachineView,
     ProxySocket,
     Sandbox,
     SandboxPolicy,
-    refuse_too_wide,
     trial_directories,
     trial_failure,
 )
+from codebutler_worker.sandbox.system import Inside, MachineView, refuse_too_wide
 
 # The sandbox as a profile for macOS's seatbelt (sandbox-exec(1)). Pure: takes everything that was looked up, returns a
 # text.

@@ -1,13 +1,23 @@
-"""The layout of this machine, looked up once: the directories that hold programs, and what to mask in them."""
+"""What of this machine a program in a sandbox may see: the system's layout, looked up once, and a policy resolved on
+disk.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from codebutler.domain.errors import SandboxUnavailableError
+from codebutler_worker.sandbox.destinations import UnsafePathError, area_of, status_beneath
+from codebutler_worker.sandbox.port import Network, SandboxPolicy
+
+if TYPE_CHECKING:
+    from codebutler_worker.sandbox.checkout import Checkout
 
 # Everything else (homes, /srv, /var, /mnt, …) does not exist inside.
 SYSTEM_ROOTS = tuple(
@@ -33,7 +43,6 @@ SYSTEM_ROOTS = tuple(
 PROGRAM_DIRECTORIES = tuple(
     map(Path, ["/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin"])
 )
-
 
 # About the whole machine, not only the sandbox: keys, timers, kernel addresses. Most are readable by root only, and no
 # agent is root. Docker hides them in its containers too.
@@ -115,3 +124,95 @@ def _unreadable(directory: Path) -> Iterator[Path]:
 
 def _below(path: Path, roots: tuple[Path, ...]) -> bool:
     return any(path.is_relative_to(root) for root in roots)
+
+
+def status_without_links(root: Path, path: Path) -> os.stat_result:
+    """Raises SandboxUnavailableError if ``path`` is missing or goes through a symbolic link below ``root``."""
+    try:
+        found = status_beneath(root, str(path.relative_to(root)))
+    except UnsafePathError as error:
+        raise SandboxUnavailableError(
+            f"{path} goes through a symbolic link: name its target instead"
+        ) from error
+    if found is None:
+        raise SandboxUnavailableError(f"{path} is gone: find where it was moved, and put it back")
+    return found
+
+
+class Inside(Struct, frozen=True, kw_only=True):
+    """A SandboxPolicy resolved on disk: every path exists.
+
+    ``readable`` pairs a path with its target; ``hidden`` are directories to show empty wherever they appear; ``env`` is
+    the program's whole environment: the policy's, its HOME, and PWD, which bubblewrap sets too. ``inner_env`` are
+    those variables that must not reach the wrapper itself. ``scratch_bytes``: the size of each private directory
+    (0 = no limit of ours); ``filter_fd``: the descriptor of the system call filter.
+    """
+
+    home: Path
+    home_paths: tuple[Path, ...] = ()
+    readable: tuple[tuple[Path, Path], ...] = ()
+    hidden: tuple[Path, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    inner_env: Mapping[str, str] = field(default_factory=dict)
+    network: Network = "open"
+    own_terminal: bool = False
+    scratch_bytes: int = 0
+    filter_fd: int | None = None
+
+
+class MachineView(Struct, frozen=True):
+    """Which parts of this machine agents may see. ``hidden`` are directories that no agent may see, wherever they are:
+    above all the supervisor's home. ``readable`` are directories outside the repository that every agent may read."""
+
+    hidden: tuple[Path, ...]
+    readable: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, hidden: tuple[Path, ...], readable: tuple[Path, ...]) -> Self:
+        """A view with the ``hidden`` directories that exist."""
+        return cls(tuple(path.resolve() for path in hidden if path.is_dir()), readable)
+
+    def inside(self, argv: tuple[str, ...], policy: SandboxPolicy, checkout: Checkout) -> Inside:
+        """``policy`` resolved on disk; skips what does not exist. The program itself need not be named in it.
+
+        Raises SandboxUnavailableError for a symbolic link, or a path outside the home.
+        """
+        for path in (path for path in self.hidden if path.is_relative_to(checkout.root)):
+            status_without_links(checkout.root, path)
+        home = policy.home.resolve()
+        home_paths = []
+        for path in policy.home_paths:
+            if not path.is_relative_to(policy.home) or path == policy.home:
+                raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
+            if path.exists():
+                home_paths.append(home / path.relative_to(policy.home))
+                status_without_links(home, home_paths[-1])
+        program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
+        named = [path.absolute() for path in (*policy.readable, *self.readable, *program) if path.exists()]
+        # Paths in the agent's own directories are visible anyway, and a planted link would expose its target.
+        written = (policy.workdir, *policy.home_paths)
+        return Inside(
+            home=home,
+            home_paths=tuple(home_paths),
+            readable=tuple((path, path.resolve()) for path in named if not area_of(path, written)),
+            hidden=self.hidden,
+            env={**policy.env, "HOME": str(policy.home), "PWD": str(policy.workdir)},
+            network=policy.network,
+            own_terminal=policy.own_terminal,
+            scratch_bytes=policy.scratch_bytes,
+        )
+
+
+def refuse_too_wide(inside: Inside, checkout: Checkout, roots: Sequence[Path]) -> None:
+    """Raises SandboxUnavailableError for a repository that contains the home or one of the system's ``roots``, or that
+    is inside the agent's own directories."""
+    for path in (inside.home, *roots):
+        if path.is_relative_to(checkout.root):
+            raise SandboxUnavailableError(
+                f"{checkout.root} contains {path}: register a directory below it instead"
+            )
+    for path in inside.home_paths:
+        if checkout.root.is_relative_to(path):
+            raise SandboxUnavailableError(
+                f"{checkout.root} is inside the agent's own {path}: move it elsewhere"
+            )

@@ -17,7 +17,7 @@ from codebutler.platform.system import this_system
 from codebutler.platform.tasks import wait_for
 from codebutler_worker.egress.access import NetworkAccess, NetworkPolicy
 from codebutler_worker.egress.hosts import HostPort
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.pty import INTERRUPT, PtyProcess
 from codebutler_worker.tools.programs import shorten_output
 from codebutler_worker.tools.tool import ToolError

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.domain.errors import AgentUnavailableError, CodeButlerError
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.process import EndedProgram, Record, run_to_end
 from codebutler_worker.tree.scripts import (
     COMMIT,

@@ -22,7 +22,6 @@ from msgspec.structs import astuple
 from codebutler.config.git_repo import Owner
 from codebutler.config.registry import strip_accents
 from codebutler_worker.sandbox.checkout import inspect_checkout
-from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.destinations import (
     make_directory,
     make_file,
@@ -30,6 +29,7 @@ from codebutler_worker.sandbox.destinations import (
     remove,
     status_beneath,
 )
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.opening import SHARED_DIRS, STATE_DIR, check_state_dir, prepare_state_dir
 from codebutler_worker.tree.scripts import EXPIRE, FILL, KEEP, STATE, UNUSED
 from codebutler_worker.tree.tree import COMMIT_ID, UNEXPECTED, Git, GitError, Tree

@@ -58,9 +58,9 @@ from codebutler_worker.internet.remote import MediaService
 from codebutler_worker.media.files import forget_files
 from codebutler_worker.runtime.runtime import Agents, Runtime
 from codebutler_worker.runtime.turns import own_tree, prefixes_of
-from codebutler_worker.sandbox.common import Sandbox
 from codebutler_worker.sandbox.limits import AgentSandbox, Limiter, configured
 from codebutler_worker.sandbox.person import ensure_home, home_of_agents, identity
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.process import kill_orphans
 from codebutler_worker.sandbox.select import select_sandbox
 from codebutler_worker.store.opening import STATE_DIR, open_on_own_thread

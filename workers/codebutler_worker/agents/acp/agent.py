@@ -15,7 +15,7 @@ from codebutler_worker.agents.backend import LINE_CHARS, STOPPED, TurnRequest, V
 from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService, TokenMeter
-from codebutler_worker.sandbox.common import Launch, Sandbox
+from codebutler_worker.sandbox.port import Launch, Sandbox
 
 
 class TurnRecord(Struct, frozen=True):

@@ -20,7 +20,7 @@ from codebutler_worker.agents.session_logs import SessionLog
 from codebutler_worker.agents.survey import Survey, dotted, survey_of, version_in
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.service import ModelService
-from codebutler_worker.sandbox.common import Sandbox
+from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.sandbox.process import AgentProcess
 
 if TYPE_CHECKING:

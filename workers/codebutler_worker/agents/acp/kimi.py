@@ -33,9 +33,9 @@ from codebutler_worker.agents.survey import (
 )
 from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.destinations import make_directories, regular_file
 from codebutler_worker.sandbox.person import as_owner
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 
 LOGIN = (
     "Kimi Code is not logged in, or its login has expired: run `kimi login` on the machine as the user who runs "

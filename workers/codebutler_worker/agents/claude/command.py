@@ -18,7 +18,7 @@ from codebutler_worker.agents.survey import PASSED_ON as PASSED_ON_TO_ALL
 from codebutler_worker.agents.survey import Surroundings, executable, program_root
 from codebutler_worker.egress.access import HERE, NetworkAccess
 from codebutler_worker.egress.service import BEARER, ModelService, parse_headers
-from codebutler_worker.sandbox.common import SandboxPolicy
+from codebutler_worker.sandbox.port import SandboxPolicy
 
 # How Claude Code reaches its model, and with which credentials.
 #

@@ -39,7 +39,7 @@ from codebutler_worker.egress.access import noted
 from codebutler_worker.egress.policy import for_tools
 from codebutler_worker.internet.fetch import Internet
 from codebutler_worker.internet.remote import WebSearch
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.skills import Library
 from codebutler_worker.tools.editing import EDIT_FILE, WRITE_FILE
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy

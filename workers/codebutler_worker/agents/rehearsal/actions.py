@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from codebutler_worker.agents.rehearsal import language
 from codebutler_worker.agents.rehearsal.language import Intent
-from codebutler_worker.sandbox.common import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.destinations import status_beneath
+from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.process import Record, run_to_end
 from codebutler_worker.tools.tool import ToolError
 from codebutler_worker.tree.tree import ENV

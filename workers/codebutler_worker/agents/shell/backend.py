@@ -22,7 +22,7 @@ from codebutler_worker.agents.shell.run import NO_INPUT, Pace, ProgramRun
 from codebutler_worker.agents.survey import Surroundings
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.policy import for_agents, for_commands
-from codebutler_worker.sandbox.common import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.pty import PtyProcess
 from codebutler_worker.tools.programs import UNATTENDED
 

@@ -1,7 +1,7 @@
-"""What all sandboxes share: resolving a policy's paths on disk, and a shell that tests the sandbox before anything else
-starts in it.
+"""Sandbox: how to start a program so that it touches only what its policy names.
 
-Sandbox: how to start a program so that it touches only what its policy names.
+With the names of what a sandbox makes, which say whose it is, and the shell that tests it before anything else starts
+in it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,31 @@ import os
 import secrets
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct, field
 
 from codebutler.config.git_repo import ORDINARY_ID, RUN_AS_USER
 from codebutler.domain.errors import SandboxUnavailableError
 from codebutler.platform.system import this_system
-from codebutler_worker.sandbox.checkout import Checkout
-from codebutler_worker.sandbox.destinations import UnsafePathError, area_of, status_beneath
-from codebutler_worker.sandbox.person import as_owner
-from codebutler_worker.sandbox.pins import PinHold
+
+if TYPE_CHECKING:
+    from codebutler_worker.sandbox.pins import PinHold
+
+PREFIX = "codebutler-"
+"""Of a group, container or program: the rest of its name says which worker made it, so we can tell if that is gone."""
+TRIAL_S = 20.0
+OPEN = "/tmp"  # noqa: S108 - a private directory is made in it
+ALONE = (
+    "CodeButler runs as root where there is no other user (a container without user ids of its own?), "
+    f"and agents do not run as root: {RUN_AS_USER}"
+)
+PASSED = "written"
+"""All that the shell prints if the sandbox works."""
 
 
 class ProxySocket(Struct, frozen=True):
@@ -132,143 +142,6 @@ class Sandbox(ABC):
         """Remove everything that this worker has created."""
 
 
-class NoSandbox(Sandbox):
-    """Runs the program as it is, with the policy's environment, home and working directory; if we are root, as the
-    owner of the working directory. Only a trusted configuration can ask for it. ``uid``: our user, None = find out."""
-
-    name = "none"
-
-    def __init__(self, uid: int | None = None) -> None:
-        self._uid = os.geteuid() if uid is None else uid
-
-    def wrap(self, argv: tuple[str, ...], policy: SandboxPolicy) -> Launch:
-        """Raises SandboxUnavailableError if the program would have to run as root."""
-        before = as_owner(policy.workdir, policy.workdir, Path(argv[0]), uid=self._uid)
-        env = {**policy.env, "HOME": str(policy.home), "PWD": str(policy.workdir)}
-        return Launch(argv=(*before, *argv), env=env, cwd=policy.workdir)
-
-    async def self_test(self) -> None:
-        """Does nothing: without a sandbox nothing can fail."""
-
-
-def toolchains(named: Sequence[str], home: Path, hidden: Sequence[Path]) -> tuple[Path, ...]:
-    """The directories of ``sandbox.readable``; one that does not exist may be created later.
-
-    Raises SandboxUnavailableError for one that is more than a toolchain: it contains the home, or a path that no agent
-    may see.
-    """
-    found = tuple(home / name[2:] if name.startswith("~/") else Path(name) for name in named)
-    for name, path in zip(named, found, strict=True):
-        real = path.resolve()
-        for kept in (home.resolve(), *(each.resolve() for each in hidden)):
-            if kept.is_relative_to(real):
-                raise SandboxUnavailableError(
-                    f"sandbox.readable: {name} contains {kept}, which agents must not see: name a directory below it"
-                )
-        if any(real.is_relative_to(each.resolve()) for each in hidden):
-            raise SandboxUnavailableError(
-                f"sandbox.readable: {name} belongs to CodeButler: remove it from the list"
-            )
-    return found
-
-
-def status_without_links(root: Path, path: Path) -> os.stat_result:
-    """Raises SandboxUnavailableError if ``path`` is missing or goes through a symbolic link below ``root``."""
-    try:
-        found = status_beneath(root, str(path.relative_to(root)))
-    except UnsafePathError as error:
-        raise SandboxUnavailableError(
-            f"{path} goes through a symbolic link: name its target instead"
-        ) from error
-    if found is None:
-        raise SandboxUnavailableError(f"{path} is gone: find where it was moved, and put it back")
-    return found
-
-
-class Inside(Struct, frozen=True, kw_only=True):
-    """A SandboxPolicy resolved on disk: every path exists.
-
-    ``readable`` pairs a path with its target; ``hidden`` are directories to show empty wherever they appear; ``env`` is
-    the program's whole environment: the policy's, its HOME, and PWD, which bubblewrap sets too. ``inner_env`` are
-    those variables that must not reach the wrapper itself. ``scratch_bytes``: the size of each private directory
-    (0 = no limit of ours); ``filter_fd``: the descriptor of the system call filter.
-    """
-
-    home: Path
-    home_paths: tuple[Path, ...] = ()
-    readable: tuple[tuple[Path, Path], ...] = ()
-    hidden: tuple[Path, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    inner_env: Mapping[str, str] = field(default_factory=dict)
-    network: Network = "open"
-    own_terminal: bool = False
-    scratch_bytes: int = 0
-    filter_fd: int | None = None
-
-
-class MachineView(Struct, frozen=True):
-    """Which parts of this machine agents may see. ``hidden`` are directories that no agent may see, wherever they are:
-    above all the supervisor's home. ``readable`` are directories outside the repository that every agent may read."""
-
-    hidden: tuple[Path, ...]
-    readable: tuple[Path, ...]
-
-    @classmethod
-    def of(cls, hidden: tuple[Path, ...], readable: tuple[Path, ...]) -> Self:
-        """A view with the ``hidden`` directories that exist."""
-        return cls(tuple(path.resolve() for path in hidden if path.is_dir()), readable)
-
-    def inside(self, argv: tuple[str, ...], policy: SandboxPolicy, checkout: Checkout) -> Inside:
-        """``policy`` resolved on disk; skips what does not exist. The program itself need not be named in it.
-
-        Raises SandboxUnavailableError for a symbolic link, or a path outside the home.
-        """
-        for path in (path for path in self.hidden if path.is_relative_to(checkout.root)):
-            status_without_links(checkout.root, path)
-        home = policy.home.resolve()
-        home_paths = []
-        for path in policy.home_paths:
-            if not path.is_relative_to(policy.home) or path == policy.home:
-                raise SandboxUnavailableError(f"{path} is not below the home directory {policy.home}")
-            if path.exists():
-                home_paths.append(home / path.relative_to(policy.home))
-                status_without_links(home, home_paths[-1])
-        program = (Path(argv[0]),) if Path(argv[0]).is_absolute() else ()
-        named = [path.absolute() for path in (*policy.readable, *self.readable, *program) if path.exists()]
-        # Paths in the agent's own directories are visible anyway, and a planted link would expose its target.
-        written = (policy.workdir, *policy.home_paths)
-        return Inside(
-            home=home,
-            home_paths=tuple(home_paths),
-            readable=tuple((path, path.resolve()) for path in named if not area_of(path, written)),
-            hidden=self.hidden,
-            env={**policy.env, "HOME": str(policy.home), "PWD": str(policy.workdir)},
-            network=policy.network,
-            own_terminal=policy.own_terminal,
-            scratch_bytes=policy.scratch_bytes,
-        )
-
-
-def refuse_too_wide(inside: Inside, checkout: Checkout, roots: Sequence[Path]) -> None:
-    """Raises SandboxUnavailableError for a repository that contains the home or one of the system's ``roots``, or that
-    is inside the agent's own directories."""
-    for path in (inside.home, *roots):
-        if path.is_relative_to(checkout.root):
-            raise SandboxUnavailableError(
-                f"{checkout.root} contains {path}: register a directory below it instead"
-            )
-    for path in inside.home_paths:
-        if checkout.root.is_relative_to(path):
-            raise SandboxUnavailableError(
-                f"{checkout.root} is inside the agent's own {path}: move it elsewhere"
-            )
-
-
-# The owner of a group, container or program: the name says which worker made it, so we can tell if that worker is gone.
-
-PREFIX = "codebutler-"
-
-
 def owned_name() -> str:
     """``codebutler-<pid namespace>-<our pid>-<our start time>-<random>``, so that the owner can be checked later."""
     return f"{_owner(os.getpid())}-{secrets.token_hex(8)}"
@@ -295,18 +168,6 @@ def _start_time(pid: int) -> str:
     """Clock ticks since boot, "" if there is no such process."""
     found = this_system().seen([pid]).get(pid)
     return found.started if found else ""
-
-
-# A shell in the sandbox that tests it.
-
-TRIAL_S = 20.0
-OPEN = "/tmp"  # noqa: S108 - a private directory is made in it
-ALONE = (
-    "CodeButler runs as root where there is no other user (a container without user ids of its own?), "
-    f"and agents do not run as root: {RUN_AS_USER}"
-)
-PASSED = "written"
-"""All that the shell prints if the sandbox works."""
 
 
 class TrialDirectories(Struct, frozen=True):
