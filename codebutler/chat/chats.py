@@ -1,5 +1,5 @@
-"""The connected chats, each with its own queue of outgoing calls. This is the only place that decides which chat a
-channel belongs to.
+"""The connected chats, each with its own queue of outgoing calls and its status line. This is the only place that
+decides which chat a channel belongs to.
 
 A status line under a thread shows what is being done there, best effort and unrecorded. A chat that has no such line,
 or refuses it, shows none: the progress message says the same.

@@ -1,9 +1,8 @@
-"""``cluster-authority.json`` in a gateway's home: the keys that decide who belongs to the cluster.
+"""``cluster-authority.json`` in a gateway's home: the keys that decide who belongs to the cluster, and the claims that
+they sign: accounts, and the user of each.
 
-They never leave it. The servers know the public keys, and the accounts that were signed with these keys.
-
-NATS keys, and the claims that the cluster's operator signs: accounts, and the user of each. The servers trust these
-signatures and hold nobody's secrets. Format: version 2 of NATS JWTs, signed with Ed25519.
+The keys never leave it. The servers know the public keys, and the accounts that were signed with these keys: they trust
+these signatures and hold nobody's secrets. Format: version 2 of NATS JWTs, signed with Ed25519.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The key-value store of NATS: small values that can be changed only by a writer that knows their latest revision.
-
-JetStream streams on as many servers as there are, up to three: created there, and spread when servers are added.
-"""
+"""What JetStream keeps for us: the key-value store, whose small values can be changed only by a writer that knows their
+latest revision; and streams, on as many servers as there are, up to three: created there, and spread when servers are
+added."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""A repository as git knows it: its root, its tracked files, its owner, and a remote one's URL.
+"""A repository as git knows it: its root, its tracked files, its owner, the author of commits in it, and a remote one's
+URL.
 
-Git runs nothing that the repository configures. If root started us, agents (and git, outside) become the
-repository's owner, who is never root.
+Git runs nothing that the repository configures. If root started us, agents (and git, outside) become the repository's
+owner, who is never root.
 
-The author of commits in a repository: the name and e-mail address in its owner's git configuration.
-
-Agents see neither the owner's home nor a configuration that they could change, so they get both values. Only
-these are taken, and none from a file that the repository's configuration includes: an agent may have written
-it.
+Agents see neither the owner's home nor a configuration that they could change, so they get the name and the e-mail
+address in the owner's git configuration. Only these are taken, and none from a file that the repository's configuration
+includes: an agent may have written it.
 """
 
 from __future__ import annotations

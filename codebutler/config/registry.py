@@ -1,8 +1,8 @@
 """``repos.json``: the served repositories, each with its name, its channel and its trusted files.
 
-Also decides about a repository's ``jobs.yaml``: a commit must not make jobs run here by itself. A file that
-git does not track is the owner's own. One that git tracks came with a clone or a pull, and counts only once
-it is trusted. Its origin is recorded: an agent may take it out of git's index, but not out of the registry.
+One of these is ``jobs.yaml``: a commit must not make jobs run here by itself. A file that git does not track is the
+owner's own. One that git tracks came with a clone or a pull, and counts only once it is trusted. Its origin is
+recorded: an agent may take it out of git's index, but not out of the registry.
 """
 
 from __future__ import annotations

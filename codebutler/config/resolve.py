@@ -1,8 +1,5 @@
-"""The configuration in force: defaults, the home's file, the repository's file, environment variables and
-``.env``.
-
-Which values of the configuration are secrets, and the configuration with every secret masked. Pure.
-"""
+"""The configuration in force: defaults, the home's file, the repository's file, environment variables and ``.env``; and
+the same with every secret masked."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Which keys of a repository's own file count while it is not trusted. Pure.
+"""What a repository's own file may set while it is not trusted: which keys count, and of the others the stricter value.
+Pure.
 
-The list names the harmless ones, so that a key added later is guarded until somebody decides otherwise.
-
-The stricter of two configurations: what an untrusted file may still set. Pure.
-
-The result is never looser than either, for each key that has an order here. For all others the trusted value
+The list names the harmless keys, so that a key added later is guarded until somebody decides otherwise. The result is
+never looser than the trusted configuration, for each key that has an order here; for all others the trusted value
 counts.
 """
 

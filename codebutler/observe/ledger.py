@@ -1,9 +1,8 @@
-"""The run ledger: the outcome and cost of each run, from the repositories' stores.
+"""The run ledger: the outcome and cost of each run, from the repositories' stores; and sums: in total, by day,
+repository, person and agent.
 
 A store is read whether or not its worker runs: nothing is written, and an older store is read as it is. The rows are
 the runs' own, so the ledger cannot disagree with them.
-
-Sums of the ledger's rows: in total, by day, repository, person and agent. Pure.
 """
 
 from __future__ import annotations

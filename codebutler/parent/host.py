@@ -26,7 +26,7 @@ from codebutler.intake.repos import RepoTable, Served
 from codebutler.observe.audit import AuditLog, maintain
 from codebutler.observe.logs import Logs
 from codebutler.parent.bootstrap import begun
-from codebutler.parent.host_runs import HostedHere, HostJobs, HostRuns, HostUse
+from codebutler.parent.host_reports import HostedHere, HostJobs, HostRuns, HostUse
 from codebutler.parent.local import LocalWorkers, Record
 from codebutler.parent.spending import Spending
 from codebutler.platform.signals import Stopping

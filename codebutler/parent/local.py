@@ -1,7 +1,5 @@
-"""Where the workers come from: forked on this machine, or run by the hosts of a cluster.
-
-The life of a parent whose parts are made: it serves until it is asked to stop, and then drains.
-"""
+"""A parent's process: what it begins with, where its workers come from (forked on this machine, or run by the hosts of
+a cluster), and its life: it serves until it is asked to stop, and then drains."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Settings of our own process, and how many files it may open.
+"""Our own process: its settings, how many files it may open, and its restart in place: the same command, pid and
+environment, with the code that is installed now.
 
-Restarts this process in place: the same command, pid and environment, with the code that is installed now.
-
-To a service manager it stays the same process. A listening socket can be left open for the next run: clients that
-connect in between wait in its queue.
+To a service manager a restarted process stays the same. A listening socket can be left open for the next run: clients
+that connect in between wait in its queue.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Background tasks and waiting: tasks are kept, named, reported if they fail, and never left behind.
-
-Memory with a limit, for data that never stops coming.
-
-An event loop in a separate thread, for work that must continue while the main loop is busy or blocked.
-"""
+"""Background tasks and waiting: tasks are kept, named, reported if they fail, and never left behind; an event loop in a
+separate thread, for work that must continue while the main loop is busy or blocked; and memory with a limit, for data
+that never stops coming."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The messages on the control socket: requests, inputs and replies, one JSON object per line.
+"""The control socket: how `codebutler status`, `stop`, `send` and `chat` talk to the running supervisor; and its
+messages: requests, inputs and replies, one JSON object per line.
 
 A request gets any number of Said, then Done, Failed or a status. A chat goes both ways: after its request come inputs,
-until one side closes.
-
-The control socket: how `codebutler status`, `stop`, `send` and `chat` talk to the running supervisor.
-
-Only the owner can open the socket (0600 in a 0700 directory), and we also check the peer's user ID.
+until one side closes. Only the owner can open the socket (0600 in a 0700 directory), and we also check the peer's user
+ID.
 """
 
 from __future__ import annotations

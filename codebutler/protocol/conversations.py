@@ -1,8 +1,5 @@
-"""Questions to a worker about its conversations, and its answers. Asking changes nothing.
-
-How long the parts of a run took, for a trace. Exchanged only if the parent traces; it holds nothing that a person
-or an agent wrote.
-"""
+"""Questions to a worker about its conversations, and its answers: asking changes nothing. How long the parts of a run
+took is told without a question, for a trace: only if the parent traces, and nothing that a person or an agent wrote."""
 
 from __future__ import annotations
 

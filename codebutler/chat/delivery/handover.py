@@ -1,12 +1,11 @@
-"""The call itself: records an operation that must not be doubled, then hands it to the chat.
+"""One pending operation, and its call: records an operation that must not be doubled, then hands it to the chat.
 
-Only posts that were handed over are looked up, or announced, before they are sent again. Each is recorded
-before the call, together with other writes to the journal: a crash between record and call costs one look-up.
+Only posts that were handed over are looked up, or announced, before they are sent again. Each is recorded before the
+call, together with other writes to the journal: a crash between record and call costs one look-up.
 
-A file carries no operation ID, and another of the same name and size may be in the thread: only its own ID
-tells them apart. So that is on disk before the file is shared. After an unknown outcome, or a crash of ours,
-exactly that file is looked up; one that was uploaded and never shared is seen by nobody, and the chat
-discards it.
+A file carries no operation ID, and another of the same name and size may be in the thread: only its own ID tells them
+apart. So that is on disk before the file is shared. After an unknown outcome, or a crash of ours, exactly that file is
+looked up; one that was uploaded and never shared is seen by nobody, and the chat discards it.
 """
 
 from __future__ import annotations
@@ -14,13 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from typing import Literal
 
 from codebutler.chat.delivery.loop import Authority
-from codebutler.chat.delivery.outgoing import Editor, Item, marked_as_repeat, placeholder
+from codebutler.chat.delivery.outgoing import Editor, marked_as_repeat, placeholder, route
+from codebutler.chat.delivery.planner import WaitingCall
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.port import ChatPort
 from codebutler.domain.errors import ChatError, ChatUnreachableError, StoreError
-from codebutler.domain.model import Post, React, Update, Upload
+from codebutler.domain.model import Operation, Post, React, Update, Upload
 from codebutler.domain.refs import NOWHERE, MessageRef
 from codebutler.intake.records import Notes
 from codebutler.platform.kill_points import reached
@@ -36,6 +37,49 @@ DONE = "done "
 """The record of a post: it may have been handed over; it was, with its ref; else the ref of its place."""
 
 log = logging.getLogger("codebutler.chat.delivery")
+
+
+class Item(WaitingCall, kw_only=True, eq=False):
+    """A pending operation. ``submitted`` is as it came, ``operation`` as it is sent, once ``is_clean``; ``unsure``:
+    it may have been sent before; ``can_look``: history can tell. ``step``: the purpose of its call. ``file_id``: of
+    an upload, once there is one; ``place``: the ref of the placeholder message, which becomes the post. ``note``: the
+    name of its record in the journal. ``is_outdated``: nobody needs it any more."""
+
+    op_id: str
+    note: str
+    submitted: Operation
+    operation: Operation
+    result: asyncio.Future[MessageRef]
+    unsure: bool
+    can_look: bool
+    is_outdated: bool
+    step: Literal["send", "look", "keep a place"] = "send"
+    failures: int = 0
+    is_clean: bool = False
+    is_simplified: bool = False
+    is_noted: bool = False
+    file_id: str = ""
+    place: MessageRef = NOWHERE
+
+    def now(self, operation: Operation | None = None, *, unsure: bool | None = None) -> None:
+        """Update its state, and with it the call it waits for.
+
+        A post that may have been sent before is looked up, or gets a placeholder. Repeating an edit or a mark does no
+        harm; a file is known by its ID; a message for one person cannot be looked up.
+        """
+        self.operation = now = self.operation if operation is None else operation
+        self.unsure = self.unsure if unsure is None else unsure
+        self.step, self.call = "send", "update" if self.place else route(now)[0]
+        if self.unsure and isinstance(now, Post) and not now.only_for and not self.place:
+            if self.can_look:
+                self.step, self.call = "look", "replies" if now.thread else "history"
+            else:
+                self.step = "keep a place"
+
+    @property
+    def cannot_tell(self) -> bool:
+        """Whether nobody can tell if it was sent before: then, while it is ``unsure``, it must say so."""
+        return not self.can_look or (isinstance(self.operation, Post) and bool(self.operation.only_for))
 
 
 async def begin_anew(notes: Notes) -> None:

@@ -1,7 +1,6 @@
-"""The queue: asks the planner which calls to make now, starts them, and sleeps until there is more to do.
-
-Also whether we may write at all (the chat accepts our token, and a channel is open to us), and reading within the
-limits: messages, and which of them are ours."""
+"""The queue: asks the planner which calls to make now, starts them, and sleeps until there is more to do. What it has
+to know of the chat: whether we may write at all (it accepts our token, and a channel is open to us). And reads within
+the limits: messages, and which of them are ours."""
 
 from __future__ import annotations
 

@@ -1,16 +1,13 @@
-"""What the sender does to an operation before it leaves, and where it sends it; and one item for each operation that
-is pending."""
+"""What the sender does to an operation before it leaves, and where it sends it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from codebutler.chat.delivery.planner import WaitingCall
 from codebutler.chat.port import Call
 from codebutler.config.chats import message_url
 from codebutler.domain.message import ApprovalCard, Message, QuestionCard, said
@@ -172,46 +169,3 @@ def instead(operation: Operation, refusal: str) -> Operation | None:
         return None
     message = msgspec.structs.replace(operation.message, is_short=True)
     return msgspec.structs.replace(operation, message=message)
-
-
-class Item(WaitingCall, kw_only=True, eq=False):
-    """A pending operation. ``submitted`` is as it came, ``operation`` as it is sent, once ``is_clean``; ``unsure``:
-    it may have been sent before; ``can_look``: history can tell. ``step``: the purpose of its call. ``file_id``: of
-    an upload, once there is one; ``place``: the ref of the placeholder message, which becomes the post. ``note``: the
-    name of its record in the journal. ``is_outdated``: nobody needs it any more."""
-
-    op_id: str
-    note: str
-    submitted: Operation
-    operation: Operation
-    result: asyncio.Future[MessageRef]
-    unsure: bool
-    can_look: bool
-    is_outdated: bool
-    step: Literal["send", "look", "keep a place"] = "send"
-    failures: int = 0
-    is_clean: bool = False
-    is_simplified: bool = False
-    is_noted: bool = False
-    file_id: str = ""
-    place: MessageRef = NOWHERE
-
-    def now(self, operation: Operation | None = None, *, unsure: bool | None = None) -> None:
-        """Update its state, and with it the call it waits for.
-
-        A post that may have been sent before is looked up, or gets a placeholder. Repeating an edit or a mark does no
-        harm; a file is known by its ID; a message for one person cannot be looked up.
-        """
-        self.operation = now = self.operation if operation is None else operation
-        self.unsure = self.unsure if unsure is None else unsure
-        self.step, self.call = "send", "update" if self.place else route(now)[0]
-        if self.unsure and isinstance(now, Post) and not now.only_for and not self.place:
-            if self.can_look:
-                self.step, self.call = "look", "replies" if now.thread else "history"
-            else:
-                self.step = "keep a place"
-
-    @property
-    def cannot_tell(self) -> bool:
-        """Whether nobody can tell if it was sent before: then, while it is ``unsure``, it must say so."""
-        return not self.can_look or (isinstance(self.operation, Post) and bool(self.operation.only_for))

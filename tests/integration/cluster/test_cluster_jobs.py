@@ -16,7 +16,7 @@ from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import ChatError, CodeButlerError
 from codebutler.intake.repos import RepoTable, Served
-from codebutler.parent.host_runs import HostedHere, HostJobs
+from codebutler.parent.host_reports import HostedHere, HostJobs
 from codebutler.platform.tasks import beside
 from codebutler.protocol.capabilities import HostReport, JobsReport, UseReport, WatchReport
 from codebutler.protocol.messages import Configure, DayUse, TotalUse

@@ -17,8 +17,8 @@ from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.refs import NOWHERE
 from codebutler.intake.repos import Served
-from codebutler.parent import host_runs
-from codebutler.parent.host_runs import HostedHere, HostRuns
+from codebutler.parent import host_reports
+from codebutler.parent.host_reports import HostedHere, HostRuns
 from codebutler.platform.tasks import beside
 from codebutler.protocol.capabilities import RunsReport
 from codebutler.protocol.conversations import Traced, WorkSpan
@@ -55,8 +55,8 @@ def told(opened: Gateway) -> list[list[str]]:
 async def test_all_runs_are_told_once_and_again_when_they_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_runs, "MOST_TOLD", 2)
-    monkeypatch.setattr(host_runs, "GATHER_S", 0.05)
+    monkeypatch.setattr(host_reports, "MOST_TOLD", 2)
+    monkeypatch.setattr(host_reports, "GATHER_S", 0.05)
     queued = replace(DONE, id="q", state="stopped", started_at=None)
     many = [replace(DONE, id=f"t{n}", finished_at=iso(BEGIN + timedelta(days=n))) for n in range(1, 5)]
     await written(tmp_path, queued, *many)
@@ -78,7 +78,7 @@ async def test_all_runs_are_told_once_and_again_when_they_change(
 async def test_the_next_gateway_gets_what_it_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_runs, "GATHER_S", 0.05)
+    monkeypatch.setattr(host_reports, "GATHER_S", 0.05)
     many = [replace(DONE, id=f"t{n}", finished_at=iso(BEGIN + timedelta(days=n))) for n in range(1, 7)]
     await written(tmp_path, *many)
     async with nats_server(tmp_path) as server, host(server) as here, telling(here, tmp_path):

@@ -1,10 +1,6 @@
-"""A host's part of the ledger: the rows of its runs, reported to the gateway when they are new or have changed.
-
-A host's jobs: it reports the ``jobs.yaml`` of its repositories to the gateway, whose clock runs them; files are
-watched here.
-
-What a host's repositories use, reported to the gateway for the budget of all hosts together.
-"""
+"""What a host reports to its gateway about its repositories: the rows of their runs, when they are new or have changed;
+their ``jobs.yaml``, which the gateway's clock runs (files are watched here); and what they use, for the budget of all
+hosts together."""
 
 from __future__ import annotations
 
