@@ -12,9 +12,9 @@ person's direct conversation with us.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from codebutler.domain.message import Message
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
@@ -238,13 +238,18 @@ class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
 Operation = Post | Update | React | Upload
 
 
+ShortID = Annotated[str, Meta(max_length=100)]
+ShortRef = Annotated[MessageRef, Meta(max_length=100)]
+"""Of a worker: a chat refuses a whole page for one button whose value is too long."""
+
+
 class Asked(Struct, frozen=True, kw_only=True):
     """A question that an agent waits for: permission, or a choice of ``options``. ``text`` (Markdown) is all
     of it; "" if its card has to be read first. ``card`` is that card. ``several``: more than one may be
     chosen."""
 
-    id: str
-    card: MessageRef
+    id: ShortID
+    card: ShortRef
     text: str = ""
     options: tuple[str, ...] = ()
     is_question: bool = False
@@ -258,13 +263,13 @@ class TurnNote(Struct, frozen=True, kw_only=True):
     changed files."""
 
     state: str
-    thread: MessageRef
+    thread: ShortRef
     text: str
     agent: str
     at: str
     cost_usd: float | None = None
-    id: str = ""
-    card: MessageRef = NOWHERE
+    id: ShortID = ""
+    card: ShortRef = NOWHERE
     asked: tuple[Asked, ...] = ()
     why: str = ""
     changed: bool = False

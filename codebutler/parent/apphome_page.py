@@ -111,10 +111,12 @@ def _needs(needs: Sequence[tuple[RepoCard, TurnNote]], now: datetime) -> list[Se
     if not needs:
         return [Section("Nothing needs you.")]
     parts: list[Section] = []
-    room = MAX_DECISIONS
+    room, shown = MAX_DECISIONS, Counter[str]()
     for card, turn in needs[:MAX_NEEDS]:
         decisions = _decisions(card, turn)
-        if sum(map(_size, decisions)) > room:
+        shown.update(asked.id for asked in turn.asked)
+        # A worker may ask for the same twice, and a chat refuses a whole page for that.
+        if sum(map(_size, decisions)) > room or any(shown[asked.id] > 1 for asked in turn.asked):
             decisions = []
         room -= sum(map(_size, decisions))
         begins = bool(parts) and bool(decisions or parts[-1].buttons)
