@@ -24,7 +24,7 @@ from codebutler.domain.errors import CodeButlerError, ConfigError, LockHeldError
 from codebutler.protocol.control import RestartRequest, StatusReply, StatusRequest
 
 if TYPE_CHECKING:
-    from codebutler.platform.service import Manager, Report, ServiceSpec
+    from codebutler.platform.system import ServiceManager, ServiceReport, ServiceSpec
 
 START_POLL_S = 0.25
 # Longer than a start takes; one that waits for its chat continues by itself.
@@ -77,13 +77,12 @@ def uninstall() -> None:
         print_line("There is no service to remove.")
 
 
-def manager_of(home_dir: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
+def manager_of(home_dir: Home, env: Mapping[str, str]) -> tuple[ServiceManager, str]:
     """This system's service manager, and the file that describes our service to it.
 
     Raises CodeButlerError if there is none that we support.
     """
-    from codebutler.platform.service import run as run_program
-    from codebutler.platform.system import this_system
+    from codebutler.platform.system import run_program, this_system
 
     service = service_for(
         home_dir, env, setuid_sandbox=_is_setuid(shutil.which("bwrap", path=env.get("PATH")))
@@ -94,7 +93,7 @@ def manager_of(home_dir: Home, env: Mapping[str, str]) -> tuple[Manager, str]:
 def service_for(home: Home, env: Mapping[str, str], *, setuid_sandbox: bool = False) -> ServiceSpec:
     """The service of ``home`` as the user with ``env`` would run it by hand. ``setuid_sandbox``: bubblewrap
     needs its setuid bit here, which a service without new privileges would lose."""
-    from codebutler.platform.service import ServiceSpec
+    from codebutler.platform.system import ServiceSpec
 
     default_home = Home.from_env({"HOME": env.get("HOME", "")})
     name = "codebutler"
@@ -136,7 +135,7 @@ def check_ready(home_dir: Home, env: Mapping[str, str]) -> None:
         raise ConfigError(f"there is no usable {name} yet: run `codebutler setup`")
 
 
-def check_not_running(home_dir: Home, manager: Manager) -> None:
+def check_not_running(home_dir: Home, manager: ServiceManager) -> None:
     """Raises LockHeldError while another supervisor runs here; our own service is replaced."""
     from codebutler.supervisor.supervisor import SupervisorLock
 
@@ -149,8 +148,8 @@ def check_not_running(home_dir: Home, manager: Manager) -> None:
 
 
 def wait_for_start(
-    report: Callable[[], Report], sleep: Callable[[float], None], monotonic: Callable[[], float]
-) -> Report:
+    report: Callable[[], ServiceReport], sleep: Callable[[float], None], monotonic: Callable[[], float]
+) -> ServiceReport:
     """The first final report, or the last one before the timeout."""
     until_s = monotonic() + START_PATIENCE_S
     while (latest := report()).state == "starting" and monotonic() < until_s:
@@ -186,9 +185,9 @@ def upgrade(
 
     from codebutler.cli.doctor import report_lines
     from codebutler.operations.upgrade import examine
-    from codebutler.platform import service
+    from codebutler.platform.system import run_program
 
-    found = asyncio.run(examine(home(), environment(), service.run))
+    found = asyncio.run(examine(home(), environment(), run_program))
     if as_json:
         print_json({"ready": found.ready, **asdict(found)})
     else:

@@ -22,7 +22,7 @@ from codebutler.intake import journal_file
 from codebutler.intake.repos import RepoTable
 from codebutler.parent.configuration import GRACE_S
 from codebutler.platform.backups import BROUGHT_ALONG
-from codebutler.platform.service import Run
+from codebutler.platform.system import Run
 from codebutler.protocol.control import StatusReply, StatusRequest, reply_to
 from codebutler.protocol.messages import Finding, fail, ok, warn
 

@@ -23,8 +23,17 @@ from io import FileIO
 from pathlib import Path
 
 from codebutler.domain.errors import EXIT_CONFIGURATION, CodeButlerError
-from codebutler.platform.service import Manager, Report, Run, ServiceSpec
-from codebutler.platform.system import NameEvent, ProcessEntry, ProcessUse, SandboxName, Untried
+from codebutler.platform.system import (
+    NameEvent,
+    ProcessEntry,
+    ProcessUse,
+    Run,
+    SandboxName,
+    ServiceManager,
+    ServiceReport,
+    ServiceSpec,
+    Untried,
+)
 
 PROC = Path("/proc")
 PEER = struct.Struct("3i")
@@ -226,7 +235,7 @@ class Linux:
         _, uid, _ = PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
         return int(uid)
 
-    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[Manager, str]:
+    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[ServiceManager, str]:
         if not shutil.which("systemctl", path=env.get("PATH")):
             raise CodeButlerError(
                 "systemd is not available: keep `codebutler supervise` running by other means"
@@ -302,17 +311,17 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%%").replace("\n", " ")
 
 
-def read_report(fields: Mapping[str, str]) -> Report:
+def read_report(fields: Mapping[str, str]) -> ServiceReport:
     """The meaning of the unit's properties. A waiting job is a start: no other is ever left waiting."""
     pid = int(fields.get("MainPID") or 0)
     active = fields.get("ActiveState", "")
     if active == "failed":
-        return Report(
+        return ServiceReport(
             "failed", pid, f"{fields.get('Result', '')}, exit code {fields.get('ExecMainStatus', '')}"
         )
     if fields.get("Job", "0") not in ("", "0") or active == "activating":
-        return Report("starting", pid, fields.get("StatusText", ""))
-    return Report("running" if active == "active" else "stopped", pid, fields.get("StatusText", ""))
+        return ServiceReport("starting", pid, fields.get("StatusText", ""))
+    return ServiceReport("running" if active == "active" else "stopped", pid, fields.get("StatusText", ""))
 
 
 class Systemd:
@@ -345,10 +354,10 @@ class Systemd:
         self._systemctl("daemon-reload")
         return True
 
-    def report(self) -> Report:
+    def report(self) -> ServiceReport:
         """Its current state. Raises CodeButlerError."""
         if not self.file.exists():
-            return Report("absent")
+            return ServiceReport("absent")
         names = "ActiveState,MainPID,StatusText,Result,ExecMainStatus,Job"
         shown = self._systemctl("show", self.file.name, "-p", names)
         return read_report(dict(line.partition("=")[::2] for line in shown.splitlines()))

@@ -19,8 +19,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from codebutler.domain.errors import CodeButlerError
-from codebutler.platform.service import Manager, Report, Run, ServiceSpec
-from codebutler.platform.system import ProcessEntry, ProcessUse, SandboxName, Untried
+from codebutler.platform.system import (
+    ProcessEntry,
+    ProcessUse,
+    Run,
+    SandboxName,
+    ServiceManager,
+    ServiceReport,
+    ServiceSpec,
+    Untried,
+)
 
 RUN_S = 5.0
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
@@ -180,7 +188,7 @@ class MacOS:
             raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
         return int(uid)
 
-    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[Manager, str]:
+    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[ServiceManager, str]:
         return Launchd(service, env, run), agent_plist(service).decode()
 
     def keychain_has(self, service: str) -> bool:
@@ -253,19 +261,19 @@ class Launchd:
         self.file.unlink(missing_ok=True)
         return True
 
-    def report(self) -> Report:
+    def report(self) -> ServiceReport:
         """Its current state. Raises CodeButlerError."""
         if not self.file.exists():
-            return Report("absent")
+            return ServiceReport("absent")
         done = self._run(("launchctl", "print", self._target))
         if done.code:
-            return Report("stopped", 0, "not loaded")
+            return ServiceReport("stopped", 0, "not loaded")
         pid, state, code = (pattern.search(done.out) for pattern in (_PID, _STATE, _EXIT))
         if pid is not None:
-            return Report("running", int(pid[1]))
+            return ServiceReport("running", int(pid[1]))
         if code is not None and code[1] not in ("0", "(never exited)"):
-            return Report("failed", 0, f"exit code {code[1]}")
-        return Report("starting" if state is not None and "spawn" in state[1] else "stopped")
+            return ServiceReport("failed", 0, f"exit code {code[1]}")
+        return ServiceReport("starting" if state is not None and "spawn" in state[1] else "stopped")
 
     def advice(self) -> str:
         """A LaunchAgent runs while its user is logged in; programs that need a keychain have no alternative."""

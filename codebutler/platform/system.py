@@ -1,21 +1,26 @@
-"""OperatingSystem: everything that differs between the systems we run on. No other code asks which one this is."""
+"""OperatingSystem: everything that differs between the systems we run on, and the port to its service manager (systemd,
+launchd). No other code asks which one this is."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from codebutler.platform.service import Manager, Run, ServiceSpec
+from msgspec import Struct
+
+from codebutler.domain.errors import CodeButlerError
 
 if TYPE_CHECKING:
     from codebutler.platform.linux import NameWatch
 
-
 SandboxName = Literal["bwrap", "docker", "seatbelt"]
+RUN_S = 60.0
+ServiceState = Literal["absent", "starting", "running", "stopped", "failed"]
 
 
 class NameEvent(NamedTuple):
@@ -49,6 +54,69 @@ class Untried(NamedTuple):
 
     part: str
     checked: str
+
+
+class ServiceReport(Struct, frozen=True):
+    """The state of the service. ``pid`` is 0 without a process; ``text``: its own status, or why it failed."""
+
+    state: ServiceState
+    pid: int = 0
+    text: str = ""
+
+
+class ProgramResult(Struct, frozen=True):
+    """A program's result."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+
+
+Run = Callable[[Sequence[str]], ProgramResult]
+
+
+class ServiceManager(Protocol):
+    """A service manager. ``file`` describes the service. All methods raise CodeButlerError with a line that says what
+    to do."""
+
+    file: Path
+
+    def install(self) -> None:
+        """Write ``file``, enable the service and start it; replaces an installed one."""
+
+    def uninstall(self) -> bool:
+        """Stop and remove the service; False if there was none."""
+
+    def report(self) -> ServiceReport:
+        """The service's current state."""
+
+    def advice(self) -> str:
+        """What is left to do so that it runs without a login; "" if nothing."""
+
+
+def run_program(argv: Sequence[str]) -> ProgramResult:
+    """Run a program to its end. Raises CodeButlerError if it is missing or takes too long."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=RUN_S, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise CodeButlerError(
+            f"{argv[0]} is not installed: keep `codebutler supervise` running by other means"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CodeButlerError(f"`{' '.join(argv)}` took longer than {RUN_S:g} s") from None
+    return ProgramResult(done.returncode, done.stdout.strip(), done.stderr.strip())
+
+
+class ServiceSpec(Struct, frozen=True, kw_only=True):
+    """The service to install. ``name`` is the same for the same home. ``argv`` starts the supervisor; ``environment``
+    is all it gets of the installing shell. ``stop_s``: how long an orderly stop may take."""
+
+    name: str
+    argv: tuple[str, ...]
+    home: Path
+    environment: Mapping[str, str]
+    locked_privileges: bool = True
+    stop_s: int = 45
 
 
 class OperatingSystem(Protocol):
@@ -118,7 +186,7 @@ class OperatingSystem(Protocol):
 
     # The user's session
 
-    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[Manager, str]:
+    def manager(self, service: ServiceSpec, env: Mapping[str, str], run: Run) -> tuple[ServiceManager, str]:
         """The service manager, and the text that describes the service to it. Raises CodeButlerError if there is
         none."""
 

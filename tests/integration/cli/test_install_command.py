@@ -11,7 +11,7 @@ from codebutler.cli.service import check_not_running, service_for, wait_for_star
 from codebutler.config.paths import Home
 from codebutler.domain.errors import CodeButlerError, LockHeldError
 from codebutler.platform.macos import Launchd
-from codebutler.platform.service import ProgramResult, Report
+from codebutler.platform.system import ProgramResult, ServiceReport
 from codebutler.supervisor.supervisor import SupervisorLock
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.slack_server import APP_TOKEN, BOT_TOKEN
@@ -96,11 +96,11 @@ def test_launchd_is_told_in_its_own_words(tmp_path: Path) -> None:
 
     env = {"HOME": str(tmp_path)}
     manager = Launchd(service_for(Home(tmp_path / ".codebutler"), env), env, run)
-    assert manager.report() == Report("absent")
+    assert manager.report() == ServiceReport("absent")
     manager.install()
     assert manager.file == tmp_path / "Library" / "LaunchAgents" / "com.codebutler.plist"
     assert [call[1] for call in calls] == ["bootout", "enable", "bootstrap"]
-    assert manager.report() == Report("running", 77)
+    assert manager.report() == ServiceReport("running", 77)
     assert manager.uninstall()
     assert not manager.file.exists()
     assert not manager.uninstall()
@@ -115,12 +115,12 @@ def test_a_refusal_of_launchd_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_start_is_waited_for_but_not_for_ever() -> None:
-    reports = iter([Report("starting"), Report("starting"), Report("running", 7)])
+    reports = iter([ServiceReport("starting"), ServiceReport("starting"), ServiceReport("running", 7)])
     now = [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
     assert wait_for_start(lambda: next(reports), sleep, lambda: now[0]).state == "running"
-    assert wait_for_start(lambda: Report("starting"), sleep, lambda: now[0]).state == "starting"
+    assert wait_for_start(lambda: ServiceReport("starting"), sleep, lambda: now[0]).state == "starting"
     assert 20 <= now[0] < 22

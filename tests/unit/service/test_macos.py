@@ -17,7 +17,7 @@ from codebutler.domain.refs import NO_CHANNEL
 from codebutler.operations.doctor import UNTRIED_PAGE, check_system
 from codebutler.platform.linux import Linux
 from codebutler.platform.macos import PEER, MacOS, listed_access, rows, working_directories
-from codebutler.platform.service import ProgramResult, Report
+from codebutler.platform.system import ProgramResult, ServiceReport
 from codebutler_worker.agents.claude.backend import login_wanted
 
 LISTING = """\
@@ -167,13 +167,13 @@ gui/501/com.codebutler = {
 @pytest.mark.parametrize(
     ("printed", "report"),
     [
-        (ProgramResult(0, PRINTED), Report("running", 4242)),
+        (ProgramResult(0, PRINTED), ServiceReport("running", 4242)),
         (
             ProgramResult(
                 0,
                 PRINTED.replace("state = running", "state = spawn scheduled").replace("\tpid = 4242\n", ""),
             ),
-            Report("starting"),
+            ServiceReport("starting"),
         ),
         (
             ProgramResult(
@@ -182,12 +182,14 @@ gui/501/com.codebutler = {
                 .replace("state = running", "state = not running")
                 .replace("(never exited)", "78: EX_CONFIG"),
             ),
-            Report("failed", 0, "exit code 78: EX_CONFIG"),
+            ServiceReport("failed", 0, "exit code 78: EX_CONFIG"),
         ),
-        (ProgramResult(113, "", "Could not find service"), Report("stopped", 0, "not loaded")),
+        (ProgramResult(113, "", "Could not find service"), ServiceReport("stopped", 0, "not loaded")),
     ],
 )
-def test_the_service_as_launchctl_prints_it(tmp_path: Path, printed: ProgramResult, report: Report) -> None:
+def test_the_service_as_launchctl_prints_it(
+    tmp_path: Path, printed: ProgramResult, report: ServiceReport
+) -> None:
     env = {"HOME": str(tmp_path)}
     manager, text = MacOS().manager(
         service_for(Home(tmp_path / ".codebutler"), env), env, lambda _argv: printed

@@ -12,7 +12,7 @@ from codebutler.cli.service import service_for
 from codebutler.config.paths import Home
 from codebutler.platform.linux import quoted, read_report, unit_text
 from codebutler.platform.macos import agent_plist, label
-from codebutler.platform.service import Report, ServiceSpec
+from codebutler.platform.system import ServiceReport, ServiceSpec
 
 
 def service(**changes: object) -> ServiceSpec:
@@ -87,16 +87,16 @@ def test_the_launch_agent_says_the_same() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"ActiveState": "active", "MainPID": "7", "Job": "0"}, Report("running", 7)),
-        ({"ActiveState": "active", "MainPID": "7", "Job": "31"}, Report("starting", 7)),
-        ({"ActiveState": "activating", "MainPID": "7"}, Report("starting", 7)),
-        ({"ActiveState": "deactivating", "MainPID": "7", "Job": "31"}, Report("starting", 7)),
-        ({"ActiveState": "inactive", "MainPID": "0"}, Report("stopped")),
+        ({"ActiveState": "active", "MainPID": "7", "Job": "0"}, ServiceReport("running", 7)),
+        ({"ActiveState": "active", "MainPID": "7", "Job": "31"}, ServiceReport("starting", 7)),
+        ({"ActiveState": "activating", "MainPID": "7"}, ServiceReport("starting", 7)),
+        ({"ActiveState": "deactivating", "MainPID": "7", "Job": "31"}, ServiceReport("starting", 7)),
+        ({"ActiveState": "inactive", "MainPID": "0"}, ServiceReport("stopped")),
         (
             {"ActiveState": "failed", "Result": "exit-code", "ExecMainStatus": "78"},
-            Report("failed", 0, "exit-code, exit code 78"),
+            ServiceReport("failed", 0, "exit-code, exit code 78"),
         ),
     ],
 )
-def test_what_systemd_tells_of_it(fields: dict[str, str], expected: Report) -> None:
+def test_what_systemd_tells_of_it(fields: dict[str, str], expected: ServiceReport) -> None:
     assert read_report(fields) == expected
