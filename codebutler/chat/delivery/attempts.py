@@ -11,8 +11,9 @@ from random import Random
 from msgspec import Struct
 from msgspec.structs import replace
 
+from codebutler.chat.delivery.access import Authority, Channels, Reader
 from codebutler.chat.delivery.handover import Handover, Item
-from codebutler.chat.delivery.loop import Authority, Channels, Loop, Reader
+from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import instead, route
 from codebutler.chat.delivery.planner import Line
 from codebutler.domain.clock import Clock

@@ -15,7 +15,7 @@ import logging
 from contextlib import suppress
 from typing import Literal
 
-from codebutler.chat.delivery.loop import Authority
+from codebutler.chat.delivery.access import Authority
 from codebutler.chat.delivery.outgoing import Editor, marked_as_repeat, placeholder, route
 from codebutler.chat.delivery.planner import WaitingCall
 from codebutler.chat.delivery.streams import Streamer

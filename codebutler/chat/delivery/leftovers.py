@@ -10,7 +10,8 @@ import logging
 
 import msgspec
 
-from codebutler.chat.delivery.loop import Loop, Reader
+from codebutler.chat.delivery.access import Reader
+from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.port import Streams
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import (

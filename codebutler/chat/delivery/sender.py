@@ -8,10 +8,11 @@ from functools import partial
 from random import Random
 from typing import Self, TypeVar
 
+from codebutler.chat.delivery.access import Authority, Channels, Reader
 from codebutler.chat.delivery.attempts import Attempts
 from codebutler.chat.delivery.handover import Handover
 from codebutler.chat.delivery.leftovers import Leftovers
-from codebutler.chat.delivery.loop import Authority, Channels, Loop, Reader
+from codebutler.chat.delivery.loop import Loop
 from codebutler.chat.delivery.outgoing import Editor, in_public, route
 from codebutler.chat.delivery.streams import Streamer
 from codebutler.chat.layout import Section

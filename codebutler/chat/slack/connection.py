@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.chat.absence_notice import AbsenceNotice, ToldChannels
-from codebutler.chat.delivery.loop import Channels
+from codebutler.chat.delivery.access import Channels
 from codebutler.chat.delivery.sender import Sender
 from codebutler.chat.people import Person
 from codebutler.chat.platform import ConnectedChat, Host, Opening, PersonalPages

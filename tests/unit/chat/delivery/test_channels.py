@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from codebutler.chat.delivery.loop import PROBE_S
+from codebutler.chat.delivery.access import PROBE_S
 from codebutler.chat.port import ChannelMoved
 from codebutler.domain.errors import ChatError
 from tests.clock import settle
