@@ -47,10 +47,10 @@ from codebutler.schedule.jobs import Hook
 from codebutler.supervisor.queues import T
 from codebutler.text.markup import Addresses
 from codebutler.text.redact import Redactor
-from codebutler.web.dashboard.actions import DashboardActions
+from codebutler.web.dashboard.actions import DashboardActions, Keys
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
-from codebutler.web.dashboard.dashboard import Dashboard, Keys, Pages, Sources
+from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.ledger import LedgerPage
 from codebutler.web.server import DashboardAddress, Hooks, WebServer
 

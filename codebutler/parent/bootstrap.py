@@ -58,10 +58,10 @@ from codebutler.schedule.hooks import HookRunner
 from codebutler.schedule.scheduler import IdempotentPublisher, Scheduler
 from codebutler.schedule.watch import Watchers
 from codebutler.supervisor.supervisor import SupervisorLock
-from codebutler.web.dashboard.actions import DashboardActions
+from codebutler.web.dashboard.actions import DashboardActions, Keys
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
-from codebutler.web.dashboard.dashboard import Dashboard, Keys, Pages, Sources
+from codebutler.web.dashboard.dashboard import Dashboard, Pages, Sources
 from codebutler.web.dashboard.ledger import LedgerPage
 from codebutler.web.server import Hooks, MetricsPage, WebServer
 

@@ -1,18 +1,9 @@
 """The dashboard's data and stream: a page gets everything first, then the changes, and the log as it grows. Nothing is
-read while nobody is watching, and this module imports no web server. And who may see it: browsers with the home's key,
-which they get for a one-time ticket.
-
-The key is stored in the home (0600), so open pages keep working after a restart. It is never part of a URL: a URL
-ends up in a browser's arguments, where other users of the machine see it. A URL holds a ticket instead.
-"""
+read while nobody is watching, and this module imports no web server."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,14 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from codebutler.domain.clock import Clock
-from codebutler.domain.errors import CodeButlerError
 from codebutler.domain.model import TurnNote
 from codebutler.observe.logs import LEVELS, TAGS, LogLine, Ring
-from codebutler.platform.files import PrivateDir
 from codebutler.platform.tasks import wait_for
 from codebutler.text.markup import Addresses
 from codebutler.text.redact import every_text
-from codebutler.web.dashboard.actions import DashboardActions
+from codebutler.web.dashboard.actions import DashboardActions, Keys
 from codebutler.web.dashboard.changes import ChangeReviews
 from codebutler.web.dashboard.conversations import Conversations
 from codebutler.web.dashboard.ledger import LedgerPage
@@ -36,13 +25,6 @@ from codebutler.web.dashboard.view import DashboardFacts, DashboardPage, line_vi
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-
-KEY_NAME = "dashboard.key"
-KEY_BYTES = 32
-TICKET_BYTES = 24
-TICKET_S = 3600.0
-MAX_TICKETS = 100
-_KEY = re.compile(rb"[\w-]{43}\n?", re.ASCII)
 INTERVAL_S = 1.0
 PAUSE_FACTOR = 20
 """After a slow read (the memory of a hundred workers), wait this many times as long as it took."""
@@ -53,85 +35,6 @@ PAST_LINES = 300
 SENT_WHOLE = ("verdict", "system", "chats", "troubles", "needs", "work", "recent", "jobs", "errors")
 """Sent again as a whole when any of it changes; repositories are sent one by one."""
 Level = Literal["debug", "info", "warn", "error"]
-
-log = logging.getLogger("codebutler.web.dashboard")
-
-
-class Keys:
-    """The key of one home and the tickets of one process. ``secret``: makes that many random bytes, as text for a
-    URL; ``register_secret``: is called with the key, so that it is never shown."""
-
-    def __init__(
-        self,
-        home: PrivateDir,
-        clock: Clock,
-        secret: Callable[[int], str],
-        register_secret: Callable[[set[str]], None],
-    ) -> None:
-        self._home = home
-        self._clock = clock
-        self._secret = secret
-        self._register_secret = register_secret
-        self._key = ""
-        self._loading = asyncio.Lock()
-        self._tickets: dict[str, float] = {}
-
-    def ticket(self) -> str:
-        """A new ticket, valid once and for an hour."""
-        self._drop_expired()
-        if len(self._tickets) >= MAX_TICKETS:
-            del self._tickets[next(iter(self._tickets))]
-        ticket = self._secret(TICKET_BYTES)
-        self._tickets[ticket] = self._clock.monotonic() + TICKET_S
-        return ticket
-
-    async def redeem(self, ticket: str) -> str:
-        """The key; "" for a used, expired or unknown ticket."""
-        self._drop_expired()
-        found = next((known for known in self._tickets if _is_same(known, ticket)), "")
-        if not found:
-            return ""
-        del self._tickets[found]
-        return await self._get_key()
-
-    async def admits(self, key: str) -> bool:
-        """Whether this is the key."""
-        return _is_same(await self._get_key(), key)
-
-    async def proof(self, port: int, nonce: str) -> str:
-        """Proof that the listener on ``port`` has the key, in hex. A page asks for it before it sends the key:
-        another program may have taken the port in the meantime and relay our answers."""
-        message = f"codebutler dashboard\n{port}\n{nonce}".encode()
-        return hmac.new((await self._get_key()).encode(), message, hashlib.sha256).hexdigest()
-
-    def _drop_expired(self) -> None:
-        now_s = self._clock.monotonic()
-        self._tickets = {ticket: until_s for ticket, until_s in self._tickets.items() if until_s > now_s}
-
-    async def _get_key(self) -> str:
-        async with self._loading:
-            if not self._key:
-                self._key = await asyncio.to_thread(self._load)
-                self._register_secret({self._key})
-            return self._key
-
-    def _load(self) -> str:
-        """The home's key, or a new one. If the home cannot be written, the key is valid until the supervisor ends."""
-        try:
-            with self._home as home:
-                stored = home.read(KEY_NAME) or b""
-                if _KEY.fullmatch(stored):
-                    return stored.decode().strip()
-                created = self._secret(KEY_BYTES)
-                home.write(KEY_NAME, f"{created}\n".encode())
-                return created
-        except (CodeButlerError, OSError) as error:
-            log.warning("the dashboard's key cannot be saved, open pages will need a new link: %s", error)
-            return self._secret(KEY_BYTES)
-
-
-def _is_same(expected: str, actual: str) -> bool:
-    return hmac.compare_digest(expected.encode(), actual.encode(errors="replace"))
 
 
 class Sources(Struct, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ from starlette.websockets import WebSocketClose
 from codebutler.domain.errors import CodeButlerError
 from codebutler.platform.http import admits
 from codebutler.platform.http_server import read_body
-from codebutler.web.dashboard.actions import Action
+from codebutler.web.dashboard.actions import Action, Keys
 from codebutler.web.dashboard.changes import Comments
-from codebutler.web.dashboard.dashboard import Feed, Keys, LogFilter, Pages
+from codebutler.web.dashboard.dashboard import Feed, LogFilter, Pages
 from codebutler.web.dashboard.ledger import LedgerFilter
 
 MAX_BODY_BYTES = 4096

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 from codebutler.platform.files import PrivateDir
-from codebutler.web.dashboard.dashboard import MAX_TICKETS, TICKET_S, Keys
+from codebutler.web.dashboard.actions import MAX_TICKETS, TICKET_S, Keys
 from tests.clock import ManualClock
 
 
