@@ -7,26 +7,41 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from msgspec import Struct, field
 
+from codebutler.cli.chatroom.state import split_answer
 from codebutler.cli.context import home, known_commands, known_repositories, repository, send_request
-from codebutler.cli.output import age, is_interactive, print_json, print_line, print_table
+from codebutler.cli.output import (
+    age,
+    is_interactive,
+    notice,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    printable_lines,
+)
 from codebutler.config.agent_sessions import PastSession, find_session, terminal_sessions
 from codebutler.config.git_repo import repo_root
 from codebutler.config.paths import Home
 from codebutler.config.registry import Registry, RepoEntry
 from codebutler.domain.errors import EXIT_FAILED, RegistryError
-from codebutler.protocol.control import SendRequest, StopRequest
-
-if TYPE_CHECKING:
-    from codebutler.cli.chatroom.conversation import WholeAnswer
+from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.protocol.control import ControlReply, Posted, Said, SendRequest, StopRequest
 
 MAX_LISTED = 20
 WORDS_CHARS = 70
 NOT_REGISTERED = "{path} is not registered: run this in a registered repository, or name one with --repo"
 NO_SESSIONS = "No Claude Code or Kimi Code session was started in a terminal in {path}."
+NEEDS_DECISION = "(waiting for your decision: answer in its thread in the chat, or in `codebutler chat`)"
+OUTCOME_TEXTS = {
+    "stopped": "the run was stopped",
+    "refused": "refused: nothing was run",
+    "interrupted": "the run was interrupted; answer in its thread whether to continue",
+}
 
 
 def chat(
@@ -60,11 +75,11 @@ def chat(
 
         converse(home_dir, entry.name, fresh=bool(fresh), past=past)
     else:
-        _ask_once(home_dir, entry.name, fresh=fresh is not False)
+        _answer_stdin(home_dir, entry.name, fresh=fresh is not False)
 
 
-def _ask_once(home_dir: Home, repo: str, *, fresh: bool) -> None:
-    from codebutler.cli.chatroom.conversation import ask_once, read_history, write_history
+def _answer_stdin(home_dir: Home, repo: str, *, fresh: bool) -> None:
+    from codebutler.cli.chatroom.conversation import read_history, write_history
 
     text = sys.stdin.read()
     if not text.strip():
@@ -83,6 +98,51 @@ def _print_answer(answer: WholeAnswer) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
+class WholeAnswer(Struct):
+    """The answer so far. ``texts`` by message: an edit replaces its message."""
+
+    thread: MessageRef = NOWHERE
+    outcome: str = "done"
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def show(self) -> None:
+        """The answer, its messages in order of their start; without its figures and a program's exit line."""
+        for text in self.texts.values():
+            answer, details = split_answer(text)
+            if answer.strip():
+                for line in answer.split("\n"):
+                    print_line(line)
+            for line in details.split("\n") if details.strip() else ():
+                notice(line)
+        if not self.ok:
+            print_error(OUTCOME_TEXTS.get(self.outcome, "the run failed"))
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run was done; otherwise it failed, was stopped, refused or interrupted."""
+        return self.outcome == "done"
+
+    def add(self, reply: ControlReply) -> None:
+        """Collect a reply; report at once what waits for a decision."""
+        match reply:
+            case Posted(thread=thread):
+                self.thread = thread
+            case Said(kind="card", choices=choices, text=text) if choices:
+                notice(NEEDS_DECISION)
+                for line in printable_lines(text).split("\n"):
+                    notice(line)
+            case Said(kind="text", ref=ref, text=text):
+                self.texts[ref] = text
+
+
+def ask_once(repo: str, text: str, thread: MessageRef | None = None) -> WholeAnswer:
+    """Send ``text`` and wait for its outcome. Raises CodeButlerError."""
+    answer = WholeAnswer()
+    result = send_request(SendRequest(repo=repo, text=text, wait=True, thread=thread), answer.add)
+    answer.outcome = result.text
+    return answer
+
+
 def send(
     repo: Annotated[str, typer.Argument(help="A repository's name.", autocompletion=known_repositories)],
     text: Annotated[
@@ -97,8 +157,6 @@ def send(
     if not wait:
         send_request(SendRequest(repo=repo, text=message))
         return
-    from codebutler.cli.chatroom.conversation import ask_once
-
     _print_answer(ask_once(repo, message))
 
 
@@ -184,6 +242,4 @@ def _choose_session(entry: RepoEntry, found: Sequence[PastSession]) -> None:
 
 def _adopt(entry: RepoEntry, session: PastSession) -> None:
     """Send the command in the channel, as the operator, and show the answer."""
-    from codebutler.cli.chatroom.conversation import ask_once
-
     _print_answer(ask_once(entry.name, f"!continue {session.id}"))

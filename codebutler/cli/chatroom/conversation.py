@@ -1,9 +1,7 @@
-"""The connections of `codebutler chat` and `send --wait` to the supervisor, and what a chat stores for the
-next one.
+"""A chat at a terminal: its connection to the supervisor, what it stores for the next one, and the conversation: typed
+text becomes requests, replies become lines.
 
-The chat's connection is blocking, for a program that waits for keyboard and socket at once.
-
-A chat at a terminal: typed text becomes requests, replies become lines.
+The connection is blocking, for a program that waits for keyboard and socket at once.
 """
 
 from __future__ import annotations
@@ -19,18 +17,17 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from codebutler.cli.chatroom import markdown
 from codebutler.cli.chatroom.keyboard import ChatKeyboard, Interrupted, MessageLines, supports_escapes
-from codebutler.cli.chatroom.state import ChatState, ShownLine, split_answer
-from codebutler.cli.context import send_request
-from codebutler.cli.output import notice, print_error, print_line, printable, printable_lines
+from codebutler.cli.chatroom.state import ChatState, ShownLine
+from codebutler.cli.output import notice, print_error, printable
 from codebutler.config.paths import Home
 from codebutler.config.programs import RUN
 from codebutler.domain.command_help import completions
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
-from codebutler.domain.refs import NOWHERE, MessageRef
+from codebutler.domain.refs import MessageRef
 from codebutler.protocol.control import (
     LINE_LIMIT_BYTES,
     ChatInput,
@@ -39,20 +36,12 @@ from codebutler.protocol.control import (
     ControlReply,
     Failed,
     Posted,
-    Said,
-    SendRequest,
 )
 
 SUPERVISOR_STOPPED = (
     "the supervisor has stopped: see `codebutler status`. "
     "Your messages are kept and answered when it runs again"
 )
-NEEDS_DECISION = "(waiting for your decision: answer in its thread in the chat, or in `codebutler chat`)"
-OUTCOME_TEXTS = {
-    "stopped": "the run was stopped",
-    "refused": "refused: nothing was run",
-    "interrupted": "the run was interrupted; answer in its thread whether to continue",
-}
 HISTORY_FILE = "chat.json"
 MAX_TYPED = 500
 MAX_CHARS = 60_000
@@ -126,51 +115,6 @@ class ChatConnection:
         if isinstance(reply, Failed):
             raise CodeButlerError(reply.text)
         return reply
-
-
-class WholeAnswer(Struct):
-    """The answer so far. ``texts`` by message: an edit replaces its message."""
-
-    thread: MessageRef = NOWHERE
-    outcome: str = "done"
-    texts: dict[str, str] = field(default_factory=dict)
-
-    def show(self) -> None:
-        """The answer, its messages in order of their start; without its figures and a program's exit line."""
-        for text in self.texts.values():
-            answer, details = split_answer(text)
-            if answer.strip():
-                for line in answer.split("\n"):
-                    print_line(line)
-            for line in details.split("\n") if details.strip() else ():
-                notice(line)
-        if not self.ok:
-            print_error(OUTCOME_TEXTS.get(self.outcome, "the run failed"))
-
-    @property
-    def ok(self) -> bool:
-        """Whether the run was done; otherwise it failed, was stopped, refused or interrupted."""
-        return self.outcome == "done"
-
-    def add(self, reply: ControlReply) -> None:
-        """Collect a reply; report at once what waits for a decision."""
-        match reply:
-            case Posted(thread=thread):
-                self.thread = thread
-            case Said(kind="card", choices=choices, text=text) if choices:
-                notice(NEEDS_DECISION)
-                for line in printable_lines(text).split("\n"):
-                    notice(line)
-            case Said(kind="text", ref=ref, text=text):
-                self.texts[ref] = text
-
-
-def ask_once(repo: str, text: str, thread: MessageRef | None = None) -> WholeAnswer:
-    """Send ``text`` and wait for its outcome. Raises CodeButlerError."""
-    answer = WholeAnswer()
-    result = send_request(SendRequest(repo=repo, text=text, wait=True, thread=thread), answer.add)
-    answer.outcome = result.text
-    return answer
 
 
 class ChatHistory(Struct, frozen=True, kw_only=True):
