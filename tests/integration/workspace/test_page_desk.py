@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import Route, expect
+from playwright.async_api import FilePayload, Route, expect
 from slack_sdk.errors import SlackApiError
 
 from codebutler.workspace.api import Fault
@@ -258,6 +258,22 @@ async def test_an_answer_that_is_faster_than_the_sending_opens_its_thread(stage:
         await page.keyboard.press("Enter")
         await expect(box_of(page, name)).to_have_value("")
         await expect(page.locator("#replies")).to_contain_text("at once")
+
+
+async def test_the_first_answer_to_a_message_with_a_file_opens_its_thread_too(stage: Stage) -> None:
+    channel, name = stage.channel()
+    stage.post(channel, text="earlier", thread_ts=stage.server.say(channel, "another thread"))
+    async with stage.page(name) as page:
+        await page.locator("#messages .replies").click()
+        await expect(page.locator("#replies")).to_contain_text("earlier")
+        file: FilePayload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"bread"}
+        await page.locator("#channel-composer input[type=file]").set_input_files(file)
+        await box_of(page, name).fill("look into it")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#messages .message", has_text="look into it")).to_be_visible()
+        newest = stage.server.workspace.channel(channel).timeline[-1]
+        stage.post(channel, text="bread, then", thread_ts=newest)
+        await expect(page.locator("#replies")).to_contain_text("bread, then")
 
 
 async def test_what_the_app_is_doing_stands_under_the_thread(stage: Stage) -> None:

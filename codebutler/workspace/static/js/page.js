@@ -24,6 +24,7 @@ export class Page {
     this.api = api;
     this.model = model;
     this.drawn = {}; // the channel and thread that are shown
+    this.uploads = false; // whether files are being sent to the channel
     this.said = null; // the person's newest message in the channel, while its first answer is awaited
     const blocks = new Blocks(api, model);
     const view = new MessageView(api, model, { blocks, files: new Files(api) }, {
@@ -115,7 +116,10 @@ export class Page {
 
   async #say(text, files, thread) {
     const channel = this.model.channel;
-    if (files.length) return this.api.upload(channel, files, escape(text), thread);
+    if (files.length) {
+      this.uploads = !thread;
+      return this.api.upload(channel, files, escape(text), thread);
+    }
     const slash = !thread && this.#slash(text);
     if (slash) return this.api.slash(channel, slash.command, slash.text);
     return this.outbox.send({ id: crypto.randomUUID(), channel, thread, text });
@@ -168,6 +172,10 @@ export class Page {
     const show = isNew && mine;
     this.channelList.refresh(ts, show && (!root || root === ts));
     if (isNew && mine) this.suggestions.draw();
+    if (isNew && mine && !root && this.uploads && this.model.of(channel).get(ts).files) {
+      this.said = ts;
+      this.uploads = false;
+    }
     if (root && root !== ts) this.channelList.refresh(root);
     const thread = this.model.thread;
     if (thread && (ts === thread || root === thread)) this.threadList.refresh(ts, show && root === thread);
