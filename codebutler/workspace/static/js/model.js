@@ -1,5 +1,6 @@
 // The page's data: channels, their messages, their threads, modals. Events change it; views listen.
 
+const SLACKBOT = "USLACKBOT";
 const isReply = (message) => message.thread_ts && message.thread_ts !== message.ts;
 
 export class Model extends EventTarget {
@@ -24,7 +25,7 @@ export class Model extends EventTarget {
   }
 
   userName(id) {
-    return this.users.get(id)?.name || id;
+    return this.users.get(id)?.name || (id === SLACKBOT ? "Slackbot" : id);
   }
 
   /** A conversation's name; `mark` adds the # of a channel. */
@@ -79,6 +80,14 @@ export class Model extends EventTarget {
     const gone = this.of(channel).get(ts);
     this.of(channel).delete(ts);
     this.#changed("message", { channel, ts, root: gone?.thread_ts });
+  }
+
+  /** A thread's first message leaves a mark, as in the history. */
+  #deleted(channel, ts) {
+    const gone = this.of(channel).get(ts);
+    if (!gone || isReply(gone) || !this.replyCount(channel, ts)) return this.forget(channel, ts);
+    this.put(channel, { ts, thread_ts: ts, user: SLACKBOT, subtype: "tombstone", text: "This message was deleted.", reactions: [] });
+    return this.#changed("message", { channel, ts, root: ts });
   }
 
   /** There is a gap before `ts`: older messages are fetched again on demand. */
@@ -159,7 +168,7 @@ export class Model extends EventTarget {
 
   #message(event) {
     const channel = event.channel;
-    if (event.subtype === "message_deleted") return void this.forget(channel, event.deleted_ts);
+    if (event.subtype === "message_deleted") return void this.#deleted(channel, event.deleted_ts);
     const changed = event.subtype === "message_changed";
     const message = changed ? event.message : event;
     const isNew = !this.of(channel).has(message.ts);
