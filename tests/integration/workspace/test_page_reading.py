@@ -119,6 +119,36 @@ async def test_under_a_finger_one_button_opens_all_there_is_to_do(stage: Stage) 
     assert list(stage.server.workspace.channel(channel).messages[ts].reactions) == ["heart", "rocket"]
 
 
+async def test_a_deleted_message_with_replies_leaves_a_mark_over_them(stage: Stage) -> None:
+    channel, name = stage.channel()
+    ts = stage.server.say(channel, "look at this")
+    stage.post(channel, text="a reply", thread_ts=ts)
+    async with stage.page(name) as page:
+        await page.locator("#messages .replies").click()
+        await expect(page.locator("#replies .message")).to_have_count(2)
+        stage.server.call("chat.delete", stage.server.user_token, channel=channel, ts=ts)
+        for _ in range(2):
+            mark = page.locator("#messages .message")
+            await expect(mark).to_contain_text("This message was deleted.")
+            await expect(mark.locator(".byline strong")).to_have_text("Slackbot")
+            await expect(mark.locator(".replies")).to_have_text("1 reply")
+            await expect(page.locator("#replies .message")).to_have_count(2)
+            await page.reload()
+
+
+async def test_a_search_shows_the_words_without_their_marks(stage: Stage) -> None:
+    channel, name = stage.channel()
+    stage.post(
+        channel,
+        [{"type": "markdown", "text": "**Three** `haystacks` in [a field](https://f.example), _big_"}],
+    )
+    async with stage.page(name) as page:
+        await page.keyboard.press("Control+k")
+        await page.get_by_role("combobox", name="Jump or search").fill("haystacks")
+        found = page.get_by_role("option").filter(has_text="haystacks")
+        await expect(found.locator("strong")).to_have_text("Three haystacks in a field, big")
+
+
 async def test_a_progress_that_grows_moves_nobody_who_reads_something_else(stage: Stage) -> None:
     channel, name = stage.channel()
     progress = stage.post(channel, text="working")

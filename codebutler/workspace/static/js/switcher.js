@@ -1,7 +1,7 @@
 // Ctrl+K: go to a channel, a person or the app's home, or to a message by its words.
 
 import { tag, uniqueId } from "./dom.js";
-import { day, time, typed } from "./text.js";
+import { day, time, typed, unmarked } from "./text.js";
 import { words } from "./words.js";
 
 const SEARCH_MS = 200;
@@ -73,7 +73,7 @@ export class Switcher {
     const said = inBlocks || match.text || match.files?.[0]?.name || "";
     const place = this.model.channels.has(match.channel.id) ? this.model.channelName(match.channel.id, "#") : match.channel.name;
     const thread = match.thread_ts && match.thread_ts !== match.ts ? match.thread_ts : null;
-    return { name: typed(String(said)).slice(0, 160), hint: `${match.username} in ${place}, ${day(match.ts)} ${time(match.ts)}`, channel: match.channel.id, ts: match.ts, thread };
+    return { name: unmarked(typed(String(said))).slice(0, 160), hint: `${match.username} in ${place}, ${day(match.ts)} ${time(match.ts)}`, channel: match.channel.id, ts: match.ts, thread };
   }
 
   #key(event) {

@@ -6,6 +6,12 @@ export const unescape = (text) => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">
 /** A text of the workspace as a person would type it, without the brackets around addresses. */
 export const typed = (text) => unescape(text.replace(/<(https?:[^|>]+)(?:\|[^>]*)?>/g, "$1"));
 
+/** The words of a Markdown or mrkdwn text, for one line. */
+export const unmarked = (text) => text
+  .replace(/\[([^\]]*)\]\([^)\s]*\)/g, "$1")
+  .replace(/```\w*|[`~]|\*+(?=\S)|(?<=\S)\*+/g, "")
+  .replace(/(?<!\w)_(\S(?:.*?\S)?)_(?!\w)/g, "$1");
+
 /** The time of day of a message. */
 export const time = (ts) => new Date(Number(ts) * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
