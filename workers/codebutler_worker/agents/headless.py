@@ -1,6 +1,5 @@
-"""HeadlessBackend: a program that takes a prompt and prints its answer (`mode: headless`) as an agent.
-
-ImageBackend: ``!create-image`` as an agent, so that it is queued, stopped and recovered like any other.
+"""Agents that answer a prompt once: a program that takes it and prints its answer (`mode: headless`), and
+``!create-image``, which as an agent is queued, stopped and recovered like any other.
 """
 
 from __future__ import annotations

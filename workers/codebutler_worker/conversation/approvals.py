@@ -1,12 +1,11 @@
-"""What agents ask people, as rows: opened once, decided once, and shown on the card.
+"""What agents ask people, as rows: opened once, decided once, and shown on the card; and how many people have to allow
+a call (``approvals.quorum``).
 
 A row names exactly one call by the digest of its tool and input. A decision about one call says nothing about
 another, except within a grant: the same kind of action with the same pattern in the same session. Calls that
 follow one another closely share a card; each keeps its own row.
 
-How many people have to allow a call (``approvals.quorum``), and whose approval counts. Pure.
-
-A pattern is some words. It fits a call whose tool and input hold them in this order, whatever is between
+A pattern of the quorum is some words. It fits a call whose tool and input hold them in this order, whatever is between
 them: rather too many approvals than too few. A word that is hidden altogether is not found; quotes and
 backslashes do not hide it.
 """
@@ -52,6 +51,17 @@ already."""
 
 _QUOTING = re.compile(r"[\\'\"`]")
 _WORDS = re.compile(r"[\w.-]+")
+
+TOGETHER_S = 2.0
+MOST_TOGETHER = 5
+LOOKED_AT = 20
+CARD_CHARS = 6_000
+"""Calls that share a card; chats limit the size of a message."""
+NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
+WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
+NO_LONGER_ASKED = "⚠️ The agent withdrew this before anybody decided: it was NOT run."
+SAME_AS_TYPED = 300
+"""How much of a typed answer the card shows, in characters."""
 
 
 def approvals_needed(
@@ -131,18 +141,6 @@ def _texts(given: Mapping[str, Any]) -> Iterator[str]:
             waiting[:0] = list(value.values())
         elif isinstance(value, list | tuple):
             waiting[:0] = list(value)
-
-
-TOGETHER_S = 2.0
-MOST_TOGETHER = 5
-LOOKED_AT = 20
-CARD_CHARS = 6_000
-"""Calls that share a card; chats limit the size of a message."""
-NOT_RUN = "⚠️ The worker stopped before anybody decided: this was NOT run."
-WITHDRAWN = "⚠️ The run ended before anybody decided: this was NOT run."
-NO_LONGER_ASKED = "⚠️ The agent withdrew this before anybody decided: it was NOT run."
-SAME_AS_TYPED = 300
-"""How much of a typed answer the card shows, in characters."""
 
 
 def ask(

@@ -54,6 +54,12 @@ from codebutler_worker.runtime.turns import (
 from codebutler_worker.store.rows import TurnRow, race_in
 from codebutler_worker.store.unit_of_work import UnitOfWork, iso, place_of
 
+RESPONSE_CHARS = 200
+MODEL_CHARS = 100
+LONG_S = 30.0
+"""After longer work the asker no longer watches: the last message mentions them."""
+_EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
+
 
 class Hold(Struct, frozen=True):
     """A turn on hold. ``until``: when it resumes or, if somebody is asked (``asks``) or another agent continues, when
@@ -191,13 +197,6 @@ def answered_by(uow: UnitOfWork, turn: TurnRow, config: Config) -> TurnRow:
 def _named(agent: str) -> str:
     """The agent as people write it."""
     return prefixes_of(agent)[-1]
-
-
-RESPONSE_CHARS = 200
-MODEL_CHARS = 100
-LONG_S = 30.0
-"""After longer work the asker no longer watches: the last message mentions them."""
-_EVENTS: dict[Outcome, TurnEvent] = {"done": "finish", "failed": "fail", "stopped": "stop", "parked": "park"}
 
 
 class Ending(Struct, frozen=True):

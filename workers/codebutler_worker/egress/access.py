@@ -46,12 +46,6 @@ HERE = "localhost,127.0.0.1,::1"
 
 log = logging.getLogger(__name__)
 
-
-def new_token() -> str:
-    """What an agent holds in place of a key."""
-    return f"codebutler-{secrets.token_hex(24)}"
-
-
 IMPATIENT: Mapping[str, str] = MappingProxyType(
     {
         "PIP_RETRIES": "1",
@@ -62,6 +56,26 @@ IMPATIENT: Mapping[str, str] = MappingProxyType(
     }
 )
 """For package managers: retrying for minutes does not help if a host is refused."""
+
+Kind = Literal["none", "hosts", "open"]
+
+NAMED = 5
+ONLY_HOSTS = (
+    "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
+    "decision of this machine's owner: do not try to get around it. If a task needs one (say, to install packages), "
+    'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
+    "configuration."
+)
+NO_NETWORK = (
+    "This sandbox has no network, by the decision of this machine's owner: do not try to get around it. If a task "
+    "needs one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
+    "configuration."
+)
+
+
+def new_token() -> str:
+    """What an agent holds in place of a key."""
+    return f"codebutler-{secrets.token_hex(24)}"
 
 
 @dataclass(slots=True)
@@ -212,22 +226,6 @@ class ProxiedAccess(NetworkAccess):
             task.add_done_callback(self._tasks.discard)
 
         self._servers.append(await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES))
-
-
-Kind = Literal["none", "hosts", "open"]
-
-NAMED = 5
-ONLY_HOSTS = (
-    "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
-    "decision of this machine's owner: do not try to get around it. If a task needs one (say, to install packages), "
-    'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
-    "configuration."
-)
-NO_NETWORK = (
-    "This sandbox has no network, by the decision of this machine's owner: do not try to get around it. If a task "
-    "needs one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
-    "configuration."
-)
 
 
 class NetworkPolicy(Struct, frozen=True):

@@ -1,8 +1,8 @@
-"""Where a push may go: the URL and the branch, both named by a repository that may be hostile. Git never reads that
-repository's configuration on the host: its remote's URL is read as text and validated.
+"""The remote: where a push may go, and the owner's programs that reach it, git and gh.
 
-The owner's programs that run outside the sandbox, with the owner's credentials: git and gh. They never run in a
-repository that agents write to, and never come from one.
+The URL and the branch are named by a repository that may be hostile. Git never reads that repository's configuration on
+the host: its remote's URL is read as text and validated. The programs run outside the sandbox, with the owner's
+credentials: never in a repository that agents write to, and they never come from one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,24 @@ REFUSED = (
     "pushing to {shown} is not possible: set an https:// or ssh address (`git remote set-url origin URL`)"
 )
 LOCAL = "{shown} is a directory on this machine: add it, or a parent directory, to `git.localRemotes` to push to it"
+
+OUTPUT_BYTES = 8 * 2**20
+SCOPES = ("--system", "--global")
+"""The configuration of the user we run as."""
+INSIDE = "{path}, which your git configuration names, is in the repository, where agents may write: move it elsewhere"
+PINS = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("push.followTags", "false"),
+    ("protocol.ext.allow", "never"),
+    *BOUNDED_PINS,
+)
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
 class ForgeError(CodeButlerError):
@@ -155,25 +173,6 @@ def is_protected(branch: str, patterns: Iterable[str], default: str = "") -> boo
 
 def _fold(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
-
-
-OUTPUT_BYTES = 8 * 2**20
-SCOPES = ("--system", "--global")
-"""The configuration of the user we run as."""
-INSIDE = "{path}, which your git configuration names, is in the repository, where agents may write: move it elsewhere"
-PINS = (
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
-    ("core.pager", "cat"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("submodule.recurse", "false"),
-    ("push.recurseSubmodules", "no"),
-    ("push.followTags", "false"),
-    ("protocol.ext.allow", "never"),
-    *BOUNDED_PINS,
-)
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
 class Host(Struct, frozen=True):

@@ -52,6 +52,15 @@ _REFUSED_6 = (
 _NAT64 = "64:ff9b::/96"
 """In an IPv6-only network the resolver maps IPv4 servers to these addresses (RFC 6052)."""
 
+Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
+"""The addresses of a host. Raises OSError if it has none."""
+
+MAX_URL_CHARS = 2048
+PORTS = {"http": 80, "https": 443}
+_LOCAL = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa", "onion")
+"""Suffixes of names that are never on the public internet, such as ``metadata.google.internal``."""
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]|[^\x00-\x7f\w\-.~!$&'()*+,;=:@/?#\[\]%]")
+
 
 def is_public(address: str) -> bool:
     """Whether ``address``, as a resolver returns it, is on the public internet."""
@@ -81,10 +90,6 @@ def _networks_4() -> tuple[ipaddress.IPv4Network, ...]:
 @cache
 def _networks_6() -> tuple[ipaddress.IPv6Network, tuple[ipaddress.IPv6Network, ...]]:
     return ipaddress.IPv6Network(_PUBLIC_6), tuple(ipaddress.IPv6Network(network) for network in _REFUSED_6)
-
-
-Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
-"""The addresses of a host. Raises OSError if it has none."""
 
 
 class PageRefusedError(CodeButlerError):
@@ -119,13 +124,6 @@ async def public_address(host: str, port: int, resolve: Resolve) -> str:
         raise NotPublicError(f"{host[:100]} is not on the public internet")
     # IPv4 first: without IPv6, a connection would wait until it times out.
     return min(addresses, key=lambda address: ":" in address)
-
-
-MAX_URL_CHARS = 2048
-PORTS = {"http": 80, "https": 443}
-_LOCAL = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa", "onion")
-"""Suffixes of names that are never on the public internet, such as ``metadata.google.internal``."""
-_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]|[^\x00-\x7f\w\-.~!$&'()*+,;=:@/?#\[\]%]")
 
 
 class PageAddress(Struct, frozen=True):

@@ -54,6 +54,16 @@ LABEL_CHARS = 75
 DETAIL_CHARS = 200
 _OPTION = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<words>\S.*)")
 
+KEEP_ACTION = "codebutler.memory_keep"
+DROP_MEMORY_ACTION = "codebutler.memory_drop"
+NOTHING = (
+    "I remember nothing here yet. Every new session gets the facts in `.codebutler/memory.md`; "
+    "with a key for Kimi or `native`, I also learn when a conversation ends."
+)
+HINT = "_`!memory forget N` removes one, `!memory undo` undoes the last change._"
+NOTHING_TO_UNDO = "There is no memory change to undo."
+LIST_CHARS = 2_600
+
 
 def card_of(
     rows: Sequence[ApprovalRow], redact: Callable[[str], str], ticked: Collection[str] = ()
@@ -193,17 +203,6 @@ def options_in(body: str) -> tuple[str, tuple[str, ...]]:
 def answered_by(who: str, answer: str) -> str:
     """Who (Markdown) gave which answer."""
     return f"💬 {who}: {plain(one_line(answer, 300))}"
-
-
-KEEP_ACTION = "codebutler.memory_keep"
-DROP_MEMORY_ACTION = "codebutler.memory_drop"
-NOTHING = (
-    "I remember nothing here yet. Every new session gets the facts in `.codebutler/memory.md`; "
-    "with a key for Kimi or `native`, I also learn when a conversation ends."
-)
-HINT = "_`!memory forget N` removes one, `!memory undo` undoes the last change._"
-NOTHING_TO_UNDO = "There is no memory change to undo."
-LIST_CHARS = 2_600
 
 
 class Remembered(Struct, frozen=True):

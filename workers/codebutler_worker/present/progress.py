@@ -1,8 +1,8 @@
 """How a running turn is shown, and its answer: in parts, or as a file if very long; and notices about files. Pure: no
 clock, no store.
 
-The one message that is edited while it runs, and its final line; its tools; and the events for listeners at
-the machine, who get more, and sooner, than a chat takes.
+A run has one message that is edited while it runs, with a final line. Listeners at the machine get more, and sooner,
+than a chat takes.
 """
 
 from __future__ import annotations
@@ -58,6 +58,31 @@ RESULT_CHARS = 700
 RESULT_LINES = 15
 MAX_CHARS = 200_000
 TOOL_CHARS = 200
+
+FILE_OVER_CHARS = 10_000
+FILE_OVER_PARTS = 10
+MAX_ANSWER_CHARS = 2_000_000
+NO_TEXT = "(no text)"
+IN_FILE = "_Full answer attached._"
+MODEL_CHARS = 60
+Redact = Callable[[str], str]
+_NOT_OF_A_NAME = re.compile(r"[^\w.:/@+-]", re.ASCII)
+ENVELOPE_SIGNS: Mapping[str, str] = MappingProxyType(
+    {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
+)
+INCOMPLETE = "⚠️ (incomplete)"
+SHOWN_TRANSCRIPT_CHARS = 3_000
+NOTHING_LEFT = "I could not use anything you sent: see above, then send it again."
+_WHY: Mapping[str, str] = {
+    "empty": "it is empty",
+    "file_not_found": "it is no longer shared in this channel",
+    "login_page": "the chat does not let me read it (check that the app may read files and is in this channel)",
+    "missing_scope": "the app lacks the permission to read files (`codebutler doctor` names it)",
+    "silence": "it contains no speech",
+    "timeout": "it took too long",
+    "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
+    "untrusted_host": "it is not stored in the chat",
+}
 
 
 class TurnProgress(Struct, frozen=True):
@@ -241,32 +266,6 @@ def live(event: AgentEvent, thread: MessageRef) -> Live | None:
         case Refusal(text=text):
             return Live(thread=thread, kind="note", text=f"⏳ {one_line(text, TOOL_CHARS)}")
     return None
-
-
-FILE_OVER_CHARS = 10_000
-FILE_OVER_PARTS = 10
-MAX_ANSWER_CHARS = 2_000_000
-NO_TEXT = "(no text)"
-IN_FILE = "_Full answer attached._"
-MODEL_CHARS = 60
-Redact = Callable[[str], str]
-_NOT_OF_A_NAME = re.compile(r"[^\w.:/@+-]", re.ASCII)
-ENVELOPE_SIGNS: Mapping[str, str] = MappingProxyType(
-    {"progress": "🔄", "question": "🤔", "warning": "⚠️", "done": "✅", "error": "❌"}
-)
-INCOMPLETE = "⚠️ (incomplete)"
-SHOWN_TRANSCRIPT_CHARS = 3_000
-NOTHING_LEFT = "I could not use anything you sent: see above, then send it again."
-_WHY: Mapping[str, str] = {
-    "empty": "it is empty",
-    "file_not_found": "it is no longer shared in this channel",
-    "login_page": "the chat does not let me read it (check that the app may read files and is in this channel)",
-    "missing_scope": "the app lacks the permission to read files (`codebutler doctor` names it)",
-    "silence": "it contains no speech",
-    "timeout": "it took too long",
-    "too_large": f"it is larger than {MAX_FETCH_BYTES // 2**20} MB",
-    "untrusted_host": "it is not stored in the chat",
-}
 
 
 def footer(usage: Usage, elapsed_s: float, model: str = "") -> str:

@@ -64,6 +64,10 @@ WAITING = frozenset({"queued", "parked"})
 
 Key = tuple[str, ...]
 
+T = TypeVar("T")
+STORE_RETRY_S = 5.0
+NO_REPORT = TotalUse(day=DayUse(), until="", month=DayUse(), month_until="")
+
 
 class OutboxEntry(Struct, eq=False):
     """A pending operation. It waits until its row's target is done: an update needs its post's ref, a final
@@ -273,11 +277,6 @@ def _left_behind(uow: UnitOfWork) -> tuple[list[OutboxRow], dict[str, str], froz
     turns = [uow.turns.get(turn_id) for turn_id in {row.turn_id for row in rows if row.turn_id}]
     over = frozenset(turn.id for turn in turns if turn is not None and turn.state not in WAITING)
     return rows, targets, over
-
-
-T = TypeVar("T")
-STORE_RETRY_S = 5.0
-NO_REPORT = TotalUse(day=DayUse(), until="", month=DayUse(), month_until="")
 
 
 class Agents(Protocol):

@@ -27,6 +27,16 @@ from codebutler_worker.sandbox.port import owned_name, ownerless
 CLIENT_S = 60.0
 MISSING = f"the image {RUNNER} is missing: run `codebutler sandbox build`"
 
+GONE_S = 0.5
+DAEMON_AGAIN_S = 5.0
+IDLE_CONTAINERS = 8
+"""How many containers wait for the next turn of their conversation; beyond that, the one idle longest is removed."""
+OWNER = "codebutler.owner"
+CONVERSATION = "codebutler.conversation"
+EXCHANGED = (
+    "a path was replaced while the container was created, so nothing was started: send the message again"
+)
+
 
 class Docker(Struct, frozen=True):
     """The docker client, as arguments: ``host`` is the daemon's address. The user's docker configuration is not
@@ -91,17 +101,6 @@ def _why(stderr: str, code: int) -> str:
     if "No such image" in said or "Unable to find image" in said:
         return MISSING
     return f"docker does not work here: {said[:300].rstrip('.?') or f'exit code {code}'}"
-
-
-GONE_S = 0.5
-DAEMON_AGAIN_S = 5.0
-IDLE_CONTAINERS = 8
-"""How many containers wait for the next turn of their conversation; beyond that, the one idle longest is removed."""
-OWNER = "codebutler.owner"
-CONVERSATION = "codebutler.conversation"
-EXCHANGED = (
-    "a path was replaced while the container was created, so nothing was started: send the message again"
-)
 
 
 class Recipe(Struct, frozen=True):

@@ -36,6 +36,14 @@ AGAIN_S = 0.005
 OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 """A group has these files only if the kernel accounts for swap."""
 
+USUAL = ResourceLimits(memory_bytes=4096 * 2**20, processes=512)
+"""The defaults for an agent on this machine itself."""
+
+EVENTS = (
+    ("memory", ("memory.events", "memory.oom_control"), "oom_kill"),
+    ("processes", ("pids.events",), "max"),
+)
+
 
 def configured(section: SandboxSection, usual: ResourceLimits | None = None) -> ResourceLimits:
     """The limits from ``sandbox`` in the configuration; where it sets none, ``usual`` (None = USUAL)."""
@@ -66,10 +74,6 @@ def listed(limits: ResourceLimits, each: str = "", unheld: Collection[str] = ())
     return ", ".join(parts) or "everything"
 
 
-USUAL = ResourceLimits(memory_bytes=4096 * 2**20, processes=512)
-"""The defaults for an agent on this machine itself."""
-
-
 def entrance(limits: ResourceLimits, data_bytes: int = 0) -> tuple[str, ...]:
     """The command that sets the rlimits that work everywhere, from the first instruction on. Its arguments: the files
     of the groups to join, ``--``, and the program's. ``data_bytes``: memory per process, if no group counts the total
@@ -82,12 +86,6 @@ def entrance(limits: ResourceLimits, data_bytes: int = 0) -> tuple[str, ...]:
 def inner(argv: tuple[str, ...], limits: ResourceLimits) -> tuple[str, ...]:
     """``argv`` as it is started inside the sandbox if no control group counts processes. Pure."""
     return (SHELL, "-c", f"{PROCESSES.format(count=limits.processes)}; {RUN}", "limits", *argv)
-
-
-EVENTS = (
-    ("memory", ("memory.events", "memory.oom_control"), "oom_kill"),
-    ("processes", ("pids.events",), "max"),
-)
 
 
 def count(directory: Path, files: tuple[str, ...], key: str) -> int:

@@ -1,5 +1,4 @@
-"""The user that programs run as when we are root: the owner of the working directory, with no way back. How to report
-it."""
+"""The user that programs run as when we are root: the owner of the working directory, with no way back."""
 
 from __future__ import annotations
 

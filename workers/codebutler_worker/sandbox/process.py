@@ -28,6 +28,18 @@ from codebutler.platform.system import this_system
 from codebutler_worker.sandbox.pins import PinHold
 from codebutler_worker.sandbox.port import Enclosure, Launch, owned_name, ownerless
 
+MARK = "CODEBUTLER_AGENT_ID"
+"""Set to a unique name for each program, so that its leftovers can be found: agents run their tools in separate
+sessions. If the system does not show environments (macOS), or a process cleared its own, we rely on the sandbox."""
+
+LINE_LIMIT_BYTES = 16 * 2**20
+STDERR_TAIL_BYTES = 8 * 2**10
+READ_BYTES = 64 * 2**10
+WRITE_S = 30.0
+
+Record = Callable[[bytes], None]
+"""Receives the raw output of a program."""
+
 
 @dataclass(eq=False, repr=False)
 class Program(ABC):
@@ -187,11 +199,6 @@ class Program(ABC):
             os.killpg(self.pid, number)
 
 
-MARK = "CODEBUTLER_AGENT_ID"
-"""Set to a unique name for each program, so that its leftovers can be found: agents run their tools in separate
-sessions. If the system does not show environments (macOS), or a process cleared its own, we rely on the sandbox."""
-
-
 async def descendants(pid: int) -> dict[int, str]:
     """Every process below ``pid`` with its start time, which tells a reused pid from the original."""
     table = await asyncio.to_thread(this_system().seen)
@@ -225,15 +232,6 @@ async def kill_orphans() -> int:
     orphans = {pid: started for pid, (started, mark) in marks.items() if ownerless(mark)}
     await kill_leftovers(orphans)
     return len(orphans)
-
-
-LINE_LIMIT_BYTES = 16 * 2**20
-STDERR_TAIL_BYTES = 8 * 2**10
-READ_BYTES = 64 * 2**10
-WRITE_S = 30.0
-
-Record = Callable[[bytes], None]
-"""Receives the raw output of a program."""
 
 
 @dataclass(eq=False, repr=False)

@@ -23,6 +23,9 @@ ChangeState = Literal["proposed", "wanted", "made", "dropped"]
 REPO_SCOPE = "repo"
 """The scope of a fact for everybody's agents; any other scope is a user's ID."""
 
+RACE = "~race-"
+"""Between a conversation and the race in it."""
+
 
 def message_id(channel_id: ConversationRef, ref: MessageRef) -> str:
     """The key of a message's row."""
@@ -33,10 +36,6 @@ def key_of(message_id: str, channel_id: ConversationRef) -> MessageRef:
     """The key of a message within its channel: its ref, or a slash command's conversation; "" for another ID."""
     key = message_id.removeprefix(f"{channel_id}:")
     return MessageRef(key) if key != message_id else NOWHERE
-
-
-RACE = "~race-"
-"""Between a conversation and the race in it."""
 
 
 def racers_conversation(conversation: str, race: str, number: int) -> str:

@@ -72,6 +72,37 @@ _KINDS: dict[type[Operation | TurnEnded], OperationKind] = {
 Outgoing = tuple[OutboxRow, Operation | TurnEnded]
 """A committed operation: its row, without the payload, and what is sent."""
 
+T = TypeVar("T")
+
+_SETTLE = """
+    UPDATE outbox SET state = ?, ref = ?, code = ?, payload = CASE kind WHEN 'upload' THEN '' ELSE payload END
+    WHERE op_id = ? AND state = 'pending'
+"""
+_OPEN = """
+SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'pending')
+    OR EXISTS (SELECT 1 FROM turns WHERE state IN ({}))
+    OR EXISTS (SELECT 1 FROM errands)
+"""
+# As long as the daily backups reach back. Nothing looks for older ones: the chat is asked about pending operations
+# only, others wait for pending ones only, and a turn's newest messages are edited until its end only.
+KEPT = timedelta(days=7)
+# Each batch is a transaction; others wait some milliseconds for it.
+BATCH = 500
+# Reads old rows only: the first operations are the oldest, so the daily cost does not depend on the store's length.
+_BATCH = "SELECT max(seq), min(created_at) FROM (SELECT seq, created_at FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?)"
+_FORGET = """
+DELETE FROM outbox AS old
+WHERE seq > ? AND seq <= ?
+    AND state IN ('posted', 'failed')
+    AND created_at < ?
+    AND (turn_id IS NULL OR EXISTS (
+        SELECT 1 FROM turns WHERE turns.id = old.turn_id AND turns.state IN ('done', 'failed', 'stopped')
+    ))
+    AND NOT EXISTS (
+        SELECT 1 FROM outbox AS waiting WHERE waiting.target_op_id = old.op_id AND waiting.state = 'pending'
+    )
+"""
+
 
 class ThreadPlace(Struct, frozen=True):
     """Where a turn or a command posts, and on whose account. ``only_for``: the one user who sees the posts."""
@@ -203,40 +234,6 @@ def iso(moment: datetime) -> str:
 def place_of(turn: TurnRow) -> ThreadPlace:
     """Where a turn posts."""
     return ThreadPlace(turn.conversation, turn.thread or None, turn.id)
-
-
-T = TypeVar("T")
-
-_SETTLE = """
-    UPDATE outbox SET state = ?, ref = ?, code = ?, payload = CASE kind WHEN 'upload' THEN '' ELSE payload END
-    WHERE op_id = ? AND state = 'pending'
-"""
-_OPEN = """
-SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'pending')
-    OR EXISTS (SELECT 1 FROM turns WHERE state IN ({}))
-    OR EXISTS (SELECT 1 FROM errands)
-"""
-# As long as the daily backups reach back. Nothing looks for older ones: the chat is asked about pending
-# operations
-# only, others wait for pending ones only, and a turn's newest messages are edited until its end only.
-KEPT = timedelta(days=7)
-# Each batch is a transaction; others wait some milliseconds for it.
-BATCH = 500
-# Reads old rows only: the first operations are the oldest, so the daily cost does not depend on the store's
-# length.
-_BATCH = "SELECT max(seq), min(created_at) FROM (SELECT seq, created_at FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?)"
-_FORGET = """
-DELETE FROM outbox AS old
-WHERE seq > ? AND seq <= ?
-    AND state IN ('posted', 'failed')
-    AND created_at < ?
-    AND (turn_id IS NULL OR EXISTS (
-        SELECT 1 FROM turns WHERE turns.id = old.turn_id AND turns.state IN ('done', 'failed', 'stopped')
-    ))
-    AND NOT EXISTS (
-        SELECT 1 FROM outbox AS waiting WHERE waiting.target_op_id = old.op_id AND waiting.state = 'pending'
-    )
-"""
 
 
 class Store:

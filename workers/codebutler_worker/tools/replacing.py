@@ -26,6 +26,13 @@ MAX_COMPARISONS = 250_000
 MAX_COMPARED_CHARS = 200
 """How much of each line is compared."""
 
+CONTEXT_LINES = 2
+MAX_SHOWN_LINES = 40
+MAX_SEARCHED_LINES = 20_000
+LINE_CHARS = 200
+MIN_LIKENESS = 0.3
+"""Below this, two lines are unrelated."""
+
 
 class Replacement(Struct, frozen=True):
     """Replaces the file from ``start`` to ``end`` by ``text``."""
@@ -207,14 +214,6 @@ def _narrow(white: str, width: int) -> str:
 def _usual_line_end(text: str) -> str:
     dos = text.count("\r\n")
     return "\r\n" if dos and dos * 2 >= text.count("\n") else "\n"
-
-
-CONTEXT_LINES = 2
-MAX_SHOWN_LINES = 40
-MAX_SEARCHED_LINES = 20_000
-LINE_CHARS = 200
-MIN_LIKENESS = 0.3
-"""Below this, two lines are unrelated."""
 
 
 def nearest_lines(text: str, old: str) -> str:

@@ -51,6 +51,33 @@ _BLOCKS = str(MAX_FILE_BYTES // BLOCK_BYTES)
 Sign = Callable[[bytes], Awaitable[bytes]]
 """From what COMMIT prints of an unsigned commit to the content of the signed one. Raises CodeButlerError."""
 
+ENV = {
+    "PATH": "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+OURS = {
+    "GIT_AUTHOR_NAME": "CodeButler",
+    "GIT_AUTHOR_EMAIL": "codebutler@localhost",
+    "GIT_COMMITTER_NAME": "CodeButler",
+    "GIT_COMMITTER_EMAIL": "codebutler@localhost",
+}
+"""The committer of snapshots: no person."""
+
+CONFIG = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.quotePath", "false"),
+    ("core.safecrlf", "false"),
+    ("advice.addEmbeddedRepo", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+)
+"""A repository's own configuration can make git run programs, and slow down or alter its output."""
+
 
 class GitError(CodeButlerError):
     """Git failed; one line that says why."""
@@ -317,31 +344,3 @@ def _checked(commit: str) -> str:
 
 def _text(output: bytes) -> str:
     return output.decode(errors="replace")
-
-
-ENV = {
-    "PATH": "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-}
-
-OURS = {
-    "GIT_AUTHOR_NAME": "CodeButler",
-    "GIT_AUTHOR_EMAIL": "codebutler@localhost",
-    "GIT_COMMITTER_NAME": "CodeButler",
-    "GIT_COMMITTER_EMAIL": "codebutler@localhost",
-}
-"""The committer of snapshots: no person."""
-
-CONFIG = (
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", "/dev/null"),
-    ("core.quotePath", "false"),
-    ("core.safecrlf", "false"),
-    ("advice.addEmbeddedRepo", "false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-)
-"""A repository's own configuration can make git run programs, and slow down or alter its output."""

@@ -1,8 +1,7 @@
-"""One agent's row: the turns, in an order in which later ones build on earlier ones, and what each of them shows.
+"""The trial of one agent: its turns, in an order in which later ones build on earlier ones, what each of them shows,
+and the finding that sums them up.
 
 The prompts are short, and each says exactly what to do: what is tried is the machinery around the model, not the model.
-
-Try one agent: its scratch repository, its turns, its row, and the finding that sums it up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""One turn of a trial: what is sent, what is done to it while it runs, and what was heard.
-
-The kinds of agents, and what each kind cannot do by its nature. Pure.
+"""The turns of a trial: which of them an agent cannot take by its nature, what is sent in one, what is done to it while
+it runs, and what was heard.
 """
 
 from __future__ import annotations
@@ -46,6 +45,47 @@ TURN_S = 120.0
 Interruption = Literal["", "stop", "kill"]
 """What happens to a turn once it works: nothing, the effect of `!stop`, or SIGKILL for all its processes."""
 REFUSAL = "This is a test of refusals: the answer is no. Say REFUSED and end."
+
+COLOURS: Mapping[str, bytes] = MappingProxyType(
+    {"red": b"\xe0\x10\x10", "green": b"\x10\xb0\x20", "blue": b"\x10\x20\xe0", "yellow": b"\xf0\xe0\x10"}
+)
+PICTURE_PIXELS = 64
+
+AgentKind = Literal["claude", "kimi", "native", "rehearsal", "acp", "headless"]
+OFFLINE = "the offline agent only follows its script"
+_OURS: Mapping[str, AgentKind] = MappingProxyType(
+    {"claude": "claude", "kimi": "kimi", "native": "native", "rehearsal": "rehearsal"}
+)
+_NO_MODES = "CodeButler knows no read-only mode of it"
+_PRINTS = "a program that only prints its answer"
+_FORGETS = "its `args` have no {session}, so each run is given the conversation's record"
+_UNSUPPORTED: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
+    {
+        "native": {"image": "it reads text only", "mcp": "it has its own tools"},
+        "rehearsal": dict.fromkeys((each for each in CAPABILITIES if each != "answer"), OFFLINE),
+        "acp": {"plan": _NO_MODES},
+        "headless": {
+            "deny": f"{_PRINTS} cannot ask",
+            "cost": f"{_PRINTS} reports no cost",
+            "plan": _NO_MODES,
+            "mcp": f"{_PRINTS} gets no MCP server",
+        },
+    }
+)
+TURNS: Mapping[str, frozenset[Capability]] = MappingProxyType(
+    {
+        "remember": frozenset(("answer", "cost")),
+        "write": frozenset(("resume", "tools")),
+        "deny": frozenset(("deny",)),
+        "plan": frozenset(("plan",)),
+        "stop": frozenset(("stop",)),
+        "kill": frozenset(("resume-after-kill",)),
+        "recall": frozenset(("resume-after-kill",)),
+        "image": frozenset(("image",)),
+        "mcp": frozenset(("mcp",)),
+    }
+)
+"""The turns of a trial, and what each shows."""
 
 
 class TrialTurn(Struct):
@@ -192,12 +232,6 @@ async def _interrupt(backend: AgentBackend, turn_id: str, interruption: Interrup
         await kill_leftovers(await descendants(os.getpid()))
 
 
-COLOURS: Mapping[str, bytes] = MappingProxyType(
-    {"red": b"\xe0\x10\x10", "green": b"\x10\xb0\x20", "blue": b"\x10\x20\xe0", "yellow": b"\xf0\xe0\x10"}
-)
-PICTURE_PIXELS = 64
-
-
 @asynccontextmanager
 async def scratch_repository(template: RepoSettings) -> AsyncIterator[Path]:
     """A repository that belongs to the same user as ``template``'s, so that programs run as in that one."""
@@ -241,43 +275,6 @@ def picture(colour: str) -> bytes:
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-AgentKind = Literal["claude", "kimi", "native", "rehearsal", "acp", "headless"]
-OFFLINE = "the offline agent only follows its script"
-_OURS: Mapping[str, AgentKind] = MappingProxyType(
-    {"claude": "claude", "kimi": "kimi", "native": "native", "rehearsal": "rehearsal"}
-)
-_NO_MODES = "CodeButler knows no read-only mode of it"
-_PRINTS = "a program that only prints its answer"
-_FORGETS = "its `args` have no {session}, so each run is given the conversation's record"
-_UNSUPPORTED: Mapping[AgentKind, Mapping[Capability, str]] = MappingProxyType(
-    {
-        "native": {"image": "it reads text only", "mcp": "it has its own tools"},
-        "rehearsal": dict.fromkeys((each for each in CAPABILITIES if each != "answer"), OFFLINE),
-        "acp": {"plan": _NO_MODES},
-        "headless": {
-            "deny": f"{_PRINTS} cannot ask",
-            "cost": f"{_PRINTS} reports no cost",
-            "plan": _NO_MODES,
-            "mcp": f"{_PRINTS} gets no MCP server",
-        },
-    }
-)
-TURNS: Mapping[str, frozenset[Capability]] = MappingProxyType(
-    {
-        "remember": frozenset(("answer", "cost")),
-        "write": frozenset(("resume", "tools")),
-        "deny": frozenset(("deny",)),
-        "plan": frozenset(("plan",)),
-        "stop": frozenset(("stop",)),
-        "kill": frozenset(("resume-after-kill",)),
-        "recall": frozenset(("resume-after-kill",)),
-        "image": frozenset(("image",)),
-        "mcp": frozenset(("mcp",)),
-    }
-)
-"""The turns of a trial, and what each shows."""
 
 
 class Subject(Struct, frozen=True):

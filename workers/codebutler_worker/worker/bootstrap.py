@@ -74,6 +74,11 @@ log = logging.getLogger(__name__)
 OURS = ("claude", "kimi", "native", "rehearsal")
 """The agents that need no entry in `commands`."""
 
+TERMINATED_GRACE_S = 5.0
+# An earlier worker, orphaned by its parent's death, ends its agents before it releases the store.
+PREDECESSOR_S = 10.0
+_TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
+
 
 class Roster:
     """Backends by name, all behind the same sandbox.
@@ -241,12 +246,6 @@ def _created(name: str, settings: RepoSettings, sandbox: Sandbox, home: Path, cl
         return RehearsalBackend(AgentContext(sandbox, clock, logs=SessionLogs.of(settings)), home)
     context = AgentContext.of(settings, sandbox, clock)
     return ClaudeBackend(settings.config.claude, context, home, settings.agent_env)
-
-
-TERMINATED_GRACE_S = 5.0
-# An earlier worker, orphaned by its parent's death, ends its agents before it releases the store.
-PREDECESSOR_S = 10.0
-_TAGS: dict[int, LogTag] = {logging.DEBUG: "DBG", logging.INFO: "INF", logging.WARNING: "WRN"}
 
 
 def main(connection: Connection) -> None:

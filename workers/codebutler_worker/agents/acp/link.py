@@ -37,6 +37,10 @@ QUEUE_MESSAGES = 256
 MOST_ASKED = 20
 """Requests that may wait for people at once; further ones are refused."""
 
+WORDS_CHARS = 2_000
+LARGE_BYTES = 64 * 2**10
+"""A message of this size must be received before the next one is read: a full queue of them would take gigabytes."""
+
 
 class PermissionAsked(Struct, frozen=True):
     """The agent asks for permission or a choice; ``chosen`` receives the option, None = cancelled."""
@@ -209,11 +213,6 @@ class AcpLink:
     async def close(self) -> None:
         """Stop sending and receiving."""
         await self._connection.close()
-
-
-WORDS_CHARS = 2_000
-LARGE_BYTES = 64 * 2**10
-"""A message of this size must be received before the next one is read: a full queue of them would take gigabytes."""
 
 
 class Pipe:

@@ -43,6 +43,22 @@ SUMMARY_CHARS = 150
 AGREED = "The person approved the plan. Carry it out."
 NO_ANSWER = "The person did not answer."
 
+Ruling = Literal["allow", "ask", "refuse"]
+
+PLANNING = (
+    "Nothing is changed or run before the person has agreed to a plan: look around, then call propose_plan."
+)
+_ASKED: dict[PermissionMode, frozenset[Kind]] = {
+    "bypassPermissions": frozenset(),
+    "acceptEdits": frozenset(("command", "web")),
+    "ask": frozenset(("edit", "command", "web")),
+    "plan": frozenset(("web",)),
+}
+_REFUSED: frozenset[Kind] = frozenset(("edit", "command"))
+
+ARGUMENT_CHARS = 2000
+RESULT_CHARS = 2000
+
 
 class CallDone(Struct, frozen=True):
     """The call is over. ``end``: so is the turn. ``duration_s`` is the tool's own time. ``valid``: a tool accepted the
@@ -196,29 +212,11 @@ def _noted(done: CallDone, note: str) -> CallDone:
     return replace(done, result=replace(done.result, text=f"{done.result.text}\n{note}".lstrip("\n")))
 
 
-Ruling = Literal["allow", "ask", "refuse"]
-
-PLANNING = (
-    "Nothing is changed or run before the person has agreed to a plan: look around, then call propose_plan."
-)
-_ASKED: dict[PermissionMode, frozenset[Kind]] = {
-    "bypassPermissions": frozenset(),
-    "acceptEdits": frozenset(("command", "web")),
-    "ask": frozenset(("edit", "command", "web")),
-    "plan": frozenset(("web",)),
-}
-_REFUSED: frozenset[Kind] = frozenset(("edit", "command"))
-
-
 def ruling(mode: PermissionMode, kind: Kind) -> Ruling:
     """Whether a call of that kind may run, needs permission, or is refused."""
     if mode == "plan" and kind in _REFUSED:
         return "refuse"
     return "ask" if kind in _ASKED[mode] else "allow"
-
-
-ARGUMENT_CHARS = 2000
-RESULT_CHARS = 2000
 
 
 class AgentLog:

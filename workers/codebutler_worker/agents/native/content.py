@@ -28,48 +28,6 @@ _CLOSES_ALONE = re.compile(r"^[ \t]*(?:</think(?:ing)?>|\[/THINK\])[ \t]*$", re.
 MOST_THOUGHTS = 100
 _MAY_OPEN = ("<thinking>", "[THINK]")
 
-
-def words_of(content: Any) -> tuple[str, str]:
-    """The answer and the reasoning in a message's ``content``, text or a list of parts."""
-    if isinstance(content, str):
-        return content, ""
-    said: list[str] = []
-    thought: list[str] = []
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, str):
-            said.append(part)
-        elif isinstance(part, dict) and "thinking" in part:
-            thought += words_of(part["thinking"])
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            said.append(part["text"])
-    return "".join(said), "".join(thought)
-
-
-def parted(text: str) -> tuple[str, str]:
-    """The answer, and the reasoning before it."""
-    thoughts: list[str] = []
-    for _ in range(MOST_THOUGHTS):
-        opened = _OPENS.match(text)
-        begin = opened.end() if opened else 0
-        closed = _CLOSES.search(text, begin) if opened else _CLOSES_ALONE.search(text)
-        # In a code block, or in the middle of a sentence, it is quoted.
-        if closed is None or (opened is None and text[: closed.start()].count("```") % 2):
-            text, more = ("", text[begin:]) if opened else (text, "")
-            thoughts.append(more.strip())
-            break
-        thoughts.append(text[begin : closed.start()].strip())
-        text = text[closed.end() :].lstrip()
-    return text, "\n\n".join(filter(None, thoughts))
-
-
-def said_so_far(text: str) -> str:
-    """The visible part of a text that is still arriving; "" during the reasoning."""
-    begun = text.lstrip()
-    if begun and any(mark.startswith(begun) for mark in _MAY_OPEN):
-        return ""
-    return parted(text)[0]
-
-
 Parameters = Mapping[str, Any]
 """The JSON Schema of a tool's arguments."""
 Found = list[tuple[str, str]]
@@ -113,6 +71,47 @@ _FRAME = re.compile(
     r"</?function_calls>|<\|tool_calls_section_(?:begin|end)\|>|</tool_call>|</s>|\uff5cDSML\uff5c"
 )
 _KEYS = frozenset({"id", "type", "name", "arguments", "parameters", "function"})
+
+
+def words_of(content: Any) -> tuple[str, str]:
+    """The answer and the reasoning in a message's ``content``, text or a list of parts."""
+    if isinstance(content, str):
+        return content, ""
+    said: list[str] = []
+    thought: list[str] = []
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, str):
+            said.append(part)
+        elif isinstance(part, dict) and "thinking" in part:
+            thought += words_of(part["thinking"])
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            said.append(part["text"])
+    return "".join(said), "".join(thought)
+
+
+def parted(text: str) -> tuple[str, str]:
+    """The answer, and the reasoning before it."""
+    thoughts: list[str] = []
+    for _ in range(MOST_THOUGHTS):
+        opened = _OPENS.match(text)
+        begin = opened.end() if opened else 0
+        closed = _CLOSES.search(text, begin) if opened else _CLOSES_ALONE.search(text)
+        # In a code block, or in the middle of a sentence, it is quoted.
+        if closed is None or (opened is None and text[: closed.start()].count("```") % 2):
+            text, more = ("", text[begin:]) if opened else (text, "")
+            thoughts.append(more.strip())
+            break
+        thoughts.append(text[begin : closed.start()].strip())
+        text = text[closed.end() :].lstrip()
+    return text, "\n\n".join(filter(None, thoughts))
+
+
+def said_so_far(text: str) -> str:
+    """The visible part of a text that is still arriving; "" during the reasoning."""
+    begun = text.lstrip()
+    if begun and any(mark.startswith(begun) for mark in _MAY_OPEN):
+        return ""
+    return parted(text)[0]
 
 
 def before_calls(text: str) -> str:

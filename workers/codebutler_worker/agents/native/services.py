@@ -49,6 +49,41 @@ OUT_OF_ORDER = (
 HEARD = AssistantMessage("Understood.")
 """Placed between a tool's result and a person's message, for services that want an assistant message in between."""
 
+MOST_RETRIES = 4
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+LONGEST_WAIT_S = 60.0
+"""If a service wants a longer pause than this, it is asked again later, once the turn has been parked."""
+
+# How services say that a conversation does not fit: OpenAI and vLLM ("maximum context length is 16384 tokens",
+# vllm-project/vllm #20409; "max_tokens must be at least 1, got -186", #4667), llama.cpp ("the request exceeds the
+# available context size", with status 400 or 500, ggml-org/llama.cpp #15780), Gemini ("The input token count (1200293)
+# exceeds the maximum number of tokens allowed (1048576)", google-gemini/gemini-cli #6678), xAI ("maximum prompt length
+# is 131072 but the request contains 136973 tokens", cline/cline #3120), Anthropic behind a gateway ("prompt is too
+# long: 202128 tokens > 200000 maximum"), Groq, LM Studio, MiniMax, Bedrock, Moonshot, llama-cpp-python.
+TOO_LONG = (
+    "context_length",
+    "context length",
+    "context size",
+    "context window",
+    "exceed_context_size",
+    "maximum context",
+    "maximum prompt length",
+    "input token count",
+    "input is too long",
+    "too many tokens",
+    "prompt is too long",
+    "reduce the length",
+    "token limit",
+    "max_tokens must be at least 1",
+)
+_LIMIT = re.compile(
+    r"\"n_ctx\":\s*(\d{3,9})|context size \((\d{3,9}) tokens|maximum (?:context|prompt) length (?:is|of) (\d{3,9})"
+    r"|tokens allowed \((\d{3,9})\)|> (\d{3,9}) maximum|(\d{3,9}) maximum context length"
+    r"|context window of (\d{3,9})"
+)
+NO_QUOTA = ("insufficient_quota", "exceeded_current_quota", "billing", "insufficient balance")
+
 
 class Dialect(Struct, frozen=True):
     """The peculiarities of a service. ``reasoning``: whether an answer's reasoning is sent back with it, "always" even
@@ -88,42 +123,6 @@ def alternated(messages: Sequence[Message]) -> list[Message]:
             found.append(HEARD)
         found.append(message)
     return found
-
-
-MOST_RETRIES = 4
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 30.0
-LONGEST_WAIT_S = 60.0
-"""If a service wants a longer pause than this, it is asked again later, once the turn has been parked."""
-
-# How services say that a conversation does not fit: OpenAI and vLLM ("maximum context length is 16384 tokens",
-# vllm-project/vllm #20409; "max_tokens must be at least 1, got -186", #4667), llama.cpp ("the request exceeds the
-# available context size", with status 400 or 500, ggml-org/llama.cpp #15780), Gemini ("The input token count (1200293)
-# exceeds the maximum number of tokens allowed (1048576)", google-gemini/gemini-cli #6678), xAI ("maximum prompt length
-# is 131072 but the request contains 136973 tokens", cline/cline #3120), Anthropic behind a gateway ("prompt is too
-# long: 202128 tokens > 200000 maximum"), Groq, LM Studio, MiniMax, Bedrock, Moonshot, llama-cpp-python.
-TOO_LONG = (
-    "context_length",
-    "context length",
-    "context size",
-    "context window",
-    "exceed_context_size",
-    "maximum context",
-    "maximum prompt length",
-    "input token count",
-    "input is too long",
-    "too many tokens",
-    "prompt is too long",
-    "reduce the length",
-    "token limit",
-    "max_tokens must be at least 1",
-)
-_LIMIT = re.compile(
-    r"\"n_ctx\":\s*(\d{3,9})|context size \((\d{3,9}) tokens|maximum (?:context|prompt) length (?:is|of) (\d{3,9})"
-    r"|tokens allowed \((\d{3,9})\)|> (\d{3,9}) maximum|(\d{3,9}) maximum context length"
-    r"|context window of (\d{3,9})"
-)
-NO_QUOTA = ("insufficient_quota", "exceeded_current_quota", "billing", "insufficient balance")
 
 
 def refusal(status: int, code: str, said: str, retry_after_s: float | None, words: str = "") -> ModelError:

@@ -15,6 +15,14 @@ from codebutler.text.envelopes import Envelope, EnvelopeParser, Part, enveloped
 HEAD_BYTES = 256 * 2**10
 TAIL_BYTES = 24 * 2**10
 
+MAX_WAITING = 200
+INCOMPLETE = "⚠️ (incomplete) "
+LONGEST_SEQUENCE_CHARS = 4096
+
+# ECMA-48 control sequences, strings (OSC, DCS, SOS, PM, APC) and two-character escapes.
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ`-~])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
 
 class Batch(Struct, frozen=True):
     """A part of the output: ``head``, then ``skipped_bytes`` that were dropped, then ``tail`` (empty if nothing was
@@ -81,15 +89,6 @@ class OutputBacklog:
 def returning(data: bytes) -> bytes:
     """``data`` for a terminal where a newline does not return the cursor by itself."""
     return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-
-
-MAX_WAITING = 200
-INCOMPLETE = "⚠️ (incomplete) "
-LONGEST_SEQUENCE_CHARS = 4096
-
-# ECMA-48 control sequences, strings (OSC, DCS, SOS, PM, APC) and two-character escapes.
-_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ`-~])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Stripper:

@@ -30,6 +30,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UNKNOWN = re.compile(r"\x1b(?:\[[<=>][0-9;:]*[ -/]*[@-~]|[PX^_][^\x07]*\x07?)")
 _UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 
+LONGEST_LINE_CHARS = 8 * 2**10
+OTHER_SCREEN = frozenset({47, 1047, 1049})
+"""xterm's modes for the alternate screen, which full-screen programs draw on and leave without a trace."""
+_BLANK = Char(" ")
+
 
 class ScreenLines(Struct, frozen=True):
     """What the terminal shows. ``settled``: lines that are final, after those taken before. ``live``: those that may
@@ -140,12 +145,6 @@ def _lines(text: str) -> list[str]:
             shown = shown[LONGEST_LINE_CHARS:]
         found.append(shown)
     return found
-
-
-LONGEST_LINE_CHARS = 8 * 2**10
-OTHER_SCREEN = frozenset({47, 1047, 1049})
-"""xterm's modes for the alternate screen, which full-screen programs draw on and leave without a trace."""
-_BLANK = Char(" ")
 
 
 class _Aside(Struct):
