@@ -207,3 +207,12 @@ def test_what_is_no_message_is_none(line: bytes) -> None:
 def test_messages_are_messages() -> None:
     for line in (b'{"id": 1, "result": null}', b'{"id": "a", "error": {}}', b'{"method": "m"}'):
         assert decode(line) == msgspec.json.decode(line)
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xf0\x9f"])
+def test_half_a_character_does_not_cost_the_message(half: bytes) -> None:
+    assert decode(b'{"id": 1, "method": "m", "params": "a' + half + b'"}') == {
+        "id": 1,
+        "method": "m",
+        "params": "a\ufffd",
+    }

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from codebutler_worker.agents.backend import AgentEvent, Approval, Question, ToolResult, Withdrawn
 from codebutler_worker.agents.claude.schema import decode
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
@@ -113,3 +115,26 @@ def test_what_is_sent_back_is_the_input_as_it_came() -> None:
         asks("r1", "ExitPlanMode", {}, "exit"),
     )
     assert translator.asking["r1"].request.input == {}
+
+
+def test_a_null_field_is_as_good_as_none_but_what_a_tool_gets_stays() -> None:
+    asked = asks("r1", "Edit", {"file_path": "a", "new_string": None}, call_id="")
+    asked["request"]["tool_use_id"] = None
+    translator = ClaudeTranslator(REPO)
+    [approval] = feed(translator, asked)
+    assert isinstance(approval, Approval)
+    assert translator.asking["r1"].request.input == approval.input == {"file_path": "a", "new_string": None}
+    said = {"model": None, "usage": None, "content": [None, {"type": "text", "text": "Done.", "id": None}]}
+    told = {"result": "Done.", "is_error": False, "subtype": None, "num_turns": None, "usage": None}
+    feed(translator, {"type": "assistant", "message": said}, {"type": "result", **told})
+    verdict = translator.verdict()
+    assert verdict is not None
+    assert (verdict.reason, verdict.text) == ("done", "Done.")
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xf0\x9f"])
+def test_half_a_character_does_not_cost_the_line(half: bytes) -> None:
+    asked = json.dumps(asks("r1", "Bash", {"command": "echo HALF"})).encode().replace(b"HALF", half)
+    [approval] = ClaudeTranslator(REPO).feed(decode(asked))
+    assert isinstance(approval, Approval)
+    assert approval.input == {"command": "echo \ufffd"}

@@ -88,3 +88,13 @@ def test_pauses_grow_and_end(retries: int, chance: float) -> None:
     assert 0 < wait_s <= LONGEST_PAUSE_S
     assert pause_s(refusal(500, "", "", None), MOST_RETRIES, chance) is None
     assert pause_s(refusal(400, "", "", None), retries, chance) is None
+
+
+def test_half_a_character_or_an_empty_call_does_not_cost_the_answer() -> None:
+    assembler = Assembler()
+    assembler.feed('{"choices": [{"delta": {"content": "a\\ud83d"}}]}')
+    for function in (None, {"name": "list_files", "arguments": "{}"}):
+        call = {"index": 0, "id": "c", "function": function}
+        assembler.feed(json.dumps({"choices": [{"delta": {"tool_calls": [call]}}]}))
+    said = assembler.reply().said
+    assert (said.content, [call.name for call in said.calls]) == ("a\ufffd", ["list_files"])

@@ -7,6 +7,7 @@ after a complete string, list or object. A value that was cut off in the middle 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -37,6 +38,25 @@ def parse_lenient(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
         return _JsonReader(_strip_fence(text.strip())).read()
+
+
+def parse_message(data: str | bytes) -> Any:
+    """Parse JSON that a program wrote, with U+FFFD for whatever is no character: bytes that are not UTF-8, and half a
+    surrogate pair, which JavaScript leaves where it cuts a text. Raises UnreadableError."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        text = data if isinstance(data, str) else data.decode(errors="replace")
+        return msgspec.json.decode(_whole(json.dumps(json.loads(text), ensure_ascii=False)))
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise UnreadableError("not valid JSON") from error
+
+
+def _whole(text: str) -> str:
+    """The text with its surrogate pairs joined, and U+FFFD for a half."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _strip_fence(text: str) -> str:
@@ -136,9 +156,8 @@ class _JsonReader:
         if at >= len(self._text):
             self._fail("a text has no end")
         self._at = at + 1
-        plain = _ESCAPED.sub(_unescape_json, self._text[start:at])
         # A surrogate pair is written as two escapes.
-        return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return _whole(_ESCAPED.sub(_unescape_json, self._text[start:at]))
 
     def _next(self) -> str:
         found = _SPACE.match(self._text, self._at)

@@ -32,6 +32,7 @@ from pydantic import ValidationError
 from codebutler.config.section import OURS
 from codebutler_worker.agents.backend import Started, Verdict
 from codebutler_worker.sandbox.process import AgentProcess
+from codebutler_worker.tools.lenient_json import UnreadableError, parse_message
 
 QUEUE_MESSAGES = 256
 MOST_ASKED = 20
@@ -256,8 +257,8 @@ class Pipe:
 def decode(line: bytes) -> dict[str, Any] | None:
     """A message that the library accepts, None for anything else."""
     try:
-        message = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = parse_message(line)
+    except UnreadableError:
         return None
     if not isinstance(message, dict) or not isinstance(message.get("id"), int | str | None):
         return None

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from codebutler.text.wording import one_line
 from codebutler_worker.agents.backend import LINE_CHARS, STOPPED, Usage, Verdict, crash
+from codebutler_worker.tools.lenient_json import UnreadableError, parse_message
 
 
 class Block(Struct, frozen=True):
@@ -32,19 +33,17 @@ class Block(Struct, frozen=True):
 
 
 class TokenUsage(Struct, frozen=True):
-    """Tokens of one API message; ``input_tokens`` excludes what was written to the cache or read from it. A service
-    may give null for any of them (Anthropic Messages API: Usage)."""
+    """Tokens of one API message; ``input_tokens`` excludes what was written to the cache or read from it."""
 
-    input_tokens: int | None = 0
-    output_tokens: int | None = 0
-    cache_creation_input_tokens: int | None = 0
-    cache_read_input_tokens: int | None = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
 
     @property
     def all_input(self) -> int:
         """All input tokens, cached or not."""
-        cached = (self.cache_creation_input_tokens or 0) + (self.cache_read_input_tokens or 0)
-        return (self.input_tokens or 0) + cached
+        return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
 
 
 class ApiMessage(Struct, frozen=True):
@@ -215,11 +214,28 @@ _LINES: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 def decode(line: bytes) -> Line | None:
-    """The line, or None if its type is unknown or its content does not match the type."""
+    """The line, or None if its type is unknown or its content does not match the type. A field that is null is as good
+    as absent (any service may stand behind the CLI), except in what a tool gets."""
     try:
         return _LINES.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _LINES.decode(msgspec.json.encode(_without_nulls(parse_message(line))))
+    except (UnreadableError, msgspec.DecodeError, RecursionError):
         return None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value if each is not None]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: each if key == "input" else _without_nulls(each)
+        for key, each in value.items()
+        if each is not None
+    }
 
 
 # What a turn has used so far.
@@ -251,7 +267,7 @@ class Meter(Struct):
             read = used.input_tokens + part.message.usage.all_input
             self.usage = replace(used, input_tokens=read, turns=used.turns + (not inner))
         elif part.type == "message_delta":
-            self.usage = replace(used, output_tokens=used.output_tokens + (part.usage.output_tokens or 0))
+            self.usage = replace(used, output_tokens=used.output_tokens + part.usage.output_tokens)
             self.asks = 0 if self._is_mute else ASKS
             return True
         return False
@@ -263,7 +279,7 @@ class Meter(Struct):
             cost_usd -= self.before_usd
         self._settled = self.usage = Usage(
             before.input_tokens + line.usage.all_input,
-            before.output_tokens + (line.usage.output_tokens or 0),
+            before.output_tokens + line.usage.output_tokens,
             cost_usd,
             before.turns + line.num_turns,
         )

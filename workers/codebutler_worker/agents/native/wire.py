@@ -28,6 +28,7 @@ from codebutler_worker.agents.native.model import (
     ToolMessage,
 )
 from codebutler_worker.agents.native.services import Dialect, alternated, refusal
+from codebutler_worker.tools.lenient_json import UnreadableError, parse_message
 
 NO_REASONING = " "
 ERROR_CHARS = 8_000
@@ -47,7 +48,7 @@ class CallPart(msgspec.Struct):
 
     index: int | None = None
     id: str | None = None
-    function: FunctionPart = msgspec.field(default_factory=FunctionPart)
+    function: FunctionPart | None = None
     extra_content: Any = None
 
 
@@ -177,8 +178,8 @@ class Assembler:
             self.over, self.finish = True, self.finish or "stop"
             return
         try:
-            chunk = msgspec.json.decode(data, type=Chunk, strict=False)
-        except (msgspec.DecodeError, UnicodeError):
+            chunk = msgspec.convert(parse_message(data), Chunk, strict=False)
+        except (UnreadableError, msgspec.ValidationError):
             raise ModelError(
                 "unreachable", "the model service sent no chat completion: check native.baseUrl"
             ) from None
@@ -231,12 +232,11 @@ class Assembler:
         if reasoning := said.reasoning_content or words_of(said.reasoning)[0] or thought:
             self._reasoning.append(reasoning)
         for part in said.tool_calls or []:
-            building = self._building(part)
-            building.name = building.name or part.function.name or ""
+            building, function = self._building(part), part.function or FunctionPart()
+            building.name = building.name or function.name or ""
             if part.extra_content and not building.extra:
                 building.extra = msgspec.json.encode(part.extra_content).decode()
-            if part.function.arguments:
-                told = part.function.arguments
+            if told := function.arguments:
                 building.arguments.append(
                     told if isinstance(told, str) else msgspec.json.encode(told).decode()
                 )
