@@ -69,3 +69,14 @@ async def test_the_same_files_are_listed_and_the_same_expression_is_refused(look
     assert listed.text.split("\n") == [".github/ü.yml", "README.md", "src/app.py"]
     refused = await call(CODE_SEARCH, looking, json.dumps({"pattern": "a(", "regex": True}))
     assert not refused.ok
+
+
+async def test_what_cannot_be_read_does_not_cost_what_is_found(looking: Context) -> None:
+    (looking.workdir / "data").mkdir(mode=0o000)
+    (looking.workdir / "closed.py").touch(mode=0o000)
+    for pattern, found in (("greet(", "src/app.py:1:def greet(name):"), ("nowhere", "(nothing found)")):
+        searched = await call(CODE_SEARCH, looking, json.dumps({"pattern": pattern}))
+        assert (searched.ok, searched.text) == (True, found)
+    refused = await call(CODE_SEARCH, looking, json.dumps({"pattern": "x", "path": "closed.py"}))
+    assert not refused.ok
+    (looking.workdir / "data").chmod(0o755)

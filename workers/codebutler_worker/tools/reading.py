@@ -209,23 +209,28 @@ SEARCH_BYTES = 512 * 2**10
 LINE_CHARS = 300
 SEARCH = """
 pattern=$1 target=$2 kind=$3 case=$4 glob=$5
-# What cannot be opened is not worth a word; why it failed altogether is.
+[ -r "$target" ] || { echo "$target: cannot be read"; exit 2; }
+# An expression that cannot be understood fails without any files too.
+understood() {
+  said=$("$@" /dev/null 2>&1)
+  [ $? -le 1 ] || { echo "$said"; exit 2; }
+}
+# What cannot be opened is not worth a word.
 quietly() {
-  said=$(mktemp) || exit 2
-  "$@" 2>"$said"
-  code=$?
-  [ $code -le 1 ] || cat "$said"
-  rm -f "$said"
-  exit $code
+  "$@" 2>/dev/null
+  exit 0
 }
 if command -v rg >/dev/null 2>&1; then
   [ "$kind" = text ] && kind=-F || kind=-s
   [ "$case" = any ] && case=-i || case=-s
-  quietly rg --no-config --no-require-git -nH --no-heading --color=never --hidden --sort=path ${glob:+--glob "$glob"} \\
-    --glob '!.git' --glob '!.codebutler' "$kind" "$case" -e "$pattern" -- "$target"
+  set -- rg --no-config --no-require-git -nH --no-heading --color=never --hidden --sort=path ${glob:+--glob "$glob"} \\
+    --glob '!.git' --glob '!.codebutler' "$kind" "$case" -e "$pattern" --
+  understood "$@"
+  quietly "$@" "$target"
 fi
 [ "$kind" = text ] && kind=-F || kind=-E
 [ "$case" = any ] && case=-i || case=
+understood grep "$kind" $case -e "$pattern" --
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   [ "$target" = . ] && where= || where="${target#./}/"
   if [ -n "$glob" ] && [ -d "$target" ]; then target=":(glob)$where**/$glob"; else target=":(literal)${target#./}"; fi
@@ -237,7 +242,7 @@ for name in .git .codebutler node_modules .venv __pycache__; do set -- "$@" "--e
 shift 5
 quietly grep -rnIH "$kind" $case ${glob:+--include="$glob"} "$@" -e "$pattern" -- "$target"
 """
-"""Ripgrep, else git, else grep. All three exit with 1 if nothing was found, and with 2 or more on an error."""
+"""Ripgrep, else git, else grep. They exit with 2 or more on an error, even if they found something elsewhere."""
 
 
 class _CodeSearch(Arguments, frozen=True):
