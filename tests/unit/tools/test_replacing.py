@@ -99,6 +99,20 @@ def test_tabs_stay_tabs() -> None:
     assert edited(text, old, new) == "if a:\n\tif b:\n\t\tif c:\n\t\t\treturn 2\n\t\treturn 1\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "new", "becomes"),
+    [
+        ("f(a,b,c)\n", ",", ", ", "f(a, b, c)\n"),
+        ("x = 1 + 2\n", "x = 1 ", "x = 1", "x = 1+ 2\n"),
+        ("a\nreturn(1)\n", "a\nreturn", "b\nreturn ", "b\nreturn (1)\n"),
+        ("a  \r\nb\r\n", "a  \nb", "a\nb", "a\r\nb\r\n"),
+        ("a\n", "a", "a  ", "a  \n"),
+    ],
+)
+def test_white_space_changes_where_that_is_what_is_meant(text: str, old: str, new: str, becomes: str) -> None:
+    assert edited(text, old, new, every=True) == becomes
+
+
 def test_typographic_characters_of_the_file_stay() -> None:
     assert edited("“Hello” – world\n", '"Hello" - world', '"Hello" - moon') == "“Hello” – moon\n"
 

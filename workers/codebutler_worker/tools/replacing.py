@@ -108,7 +108,8 @@ def _replacement(text: str, match: Match, line_end: str) -> Replacement:
     line_end = max(sorted(set(ends)), key=ends.count, default=line_end)
     old, new = match.wording.old.split("\n"), match.wording.new.split("\n")
     lines: list[tuple[str, str]] = []
-    for same, (first, last), (at, until) in _compare(old, new):
+    ends_inside = not match.whole and text[end : end + 1] not in ("", "\r", "\n")
+    for same, (first, last), (at, until) in _compare(old, new, ends_inside=ends_inside):
         if same:
             lines += [(theirs[number], [*ends, line_end][number]) for number in range(first, last)]
             continue
@@ -133,10 +134,17 @@ def _remove_lines(text: str, start: int, end: int) -> Replacement:
     return Replacement(start, end, "")
 
 
-def _compare(old: list[str], new: list[str]) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:
-    """Which lines stay, and which are replaced by which, beginning with the equal lines at both ends."""
-    # A model never means to change white space at line ends.
+def _compare(
+    old: list[str], new: list[str], *, ends_inside: bool
+) -> list[tuple[bool, tuple[int, int], tuple[int, int]]]:
+    """Which lines stay, and which are replaced by which, beginning with the equal lines at both ends. ``ends_inside``:
+    the last one is only the beginning of a line."""
+    # A model never means to change white space at line ends, unless that is all it changes.
     ours, theirs = [line.rstrip() for line in old], [line.rstrip() for line in new]
+    if ours == theirs:
+        ours, theirs = old, new
+    elif ends_inside:
+        ours[-1], theirs[-1] = old[-1], new[-1]
     head = _common_prefix(ours, theirs)
     tail = _common_prefix(ours[head:][::-1], theirs[head:][::-1])
     ours, theirs = ours[head : len(old) - tail], theirs[head : len(new) - tail]
