@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -140,13 +139,15 @@ def _directories(directory: Path, *, follow_links: bool) -> list[str]:
         os.close(parent)
     try:
         with os.scandir(descriptor) as entries:
-            return [
-                entry.name
-                for entry in entries
-                if stat.S_ISDIR(entry.stat(follow_symlinks=follow_links).st_mode)
-            ]
+            return [entry.name for entry in entries if _is_directory(entry, follow_links=follow_links)]
     finally:
         os.close(descriptor)
+
+
+def _is_directory(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
+    with suppress(OSError):  # a link to nowhere
+        return entry.is_dir(follow_symlinks=follow_links)
+    return False
 
 
 def _digest(found: Iterable[_SkillFiles]) -> str:

@@ -125,6 +125,13 @@ def test_the_owner_may_link_skills_into_the_home(home: Home, tmp_path: Path) -> 
     assert "deploy" in find_skills(home).skills
 
 
+@pytest.mark.parametrize("target", ["gone", "lost"])
+def test_a_link_to_nowhere_hides_no_other_skill(home: Home, target: str) -> None:
+    write(home.root, "deploy")
+    (home.root / "skills" / "lost").symlink_to(target)
+    assert "deploy" in find_skills(home).skills
+
+
 def test_without_anything_there_are_the_bundled(tmp_path: Path) -> None:
     assert set(find_skills(Home(tmp_path / "none"), tmp_path / "gone").skills) == BUNDLED_NAMES
     assert set(find_skills(None).skills) == BUNDLED_NAMES
