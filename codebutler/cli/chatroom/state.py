@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from codebutler.cli.chatroom.markdown import menu, parse_press
+from codebutler.domain.message import ALLOW_ACTION
 from codebutler.domain.model import OPERATOR
 from codebutler.domain.refs import MessageRef
 from codebutler.protocol.control import (
@@ -152,8 +153,10 @@ class ChatState:
         was_asked = bool(self._cards) and self._current_card().ref == message.ref
         self._cards.pop(message.ref, None)
         self._newest_card = max(self._newest_card, message.ref)
-        # Every character of a decision must be visible.
-        lines = [ShownLine(line.text) for line in self._new_lines(message)]
+        lines = self._new_lines(message)
+        if not message.choices or any(choice.action_id == ALLOW_ACTION for choice in message.choices):
+            # Every character of an approval must be visible.
+            lines = [ShownLine(line.text) for line in lines]
         if message.choices:
             self._cards[message.ref] = message
             return [*lines, *map(ShownLine, menu(message.choices))]

@@ -87,6 +87,16 @@ def test_a_programs_output_is_no_markdown() -> None:
     ]
 
 
+def test_a_card_that_approves_nothing_is_markdown() -> None:
+    card = Said(
+        text="📝 **1 file changed**",
+        kind="card",
+        ref="1.2",
+        choices=(Choice(label="Undo", action_id="codebutler.undo", value="t1"),),
+    )
+    assert ChatState().on_reply(card)[0] == ShownLine("📝 **1 file changed**", "markdown")
+
+
 def test_what_is_to_be_decided_is_shown_as_it_is() -> None:
     card = Said(
         text="Permission needed: `Bash`\n```\necho `rm -rf x`\n```\n**`rm`**",
