@@ -1,4 +1,5 @@
-"""Telegram as a ChatPort: posts, edits, reactions and files."""
+"""Telegram as a ChatPort: posts, edits, reactions and files; and "is typing", which ends after five seconds, so it is
+repeated while work goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from codebutler.chat.port import Capabilities, Download, Identity, Take
 from codebutler.chat.telegram.api import BotApi, download
 from codebutler.chat.telegram.entities import FormattedText, without_unsendable
-from codebutler.chat.telegram.messages import MessageWriter, PrivateMessages, Typing
+from codebutler.chat.telegram.messages import Destination, MessageWriter, PrivateMessages
 from codebutler.chat.telegram.records import Buttons, MessageRecords, retryable, try_save
 from codebutler.chat.telegram.render import Mentions, Rendered, render_message
 from codebutler.chat.telegram.rules import (
@@ -33,16 +34,18 @@ from codebutler.domain.message import Message, said
 from codebutler.domain.model import Mark, Post, React, Update, Upload
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.intake.records import Notes
-from codebutler.platform.tasks import BoundedDict
+from codebutler.platform.tasks import BoundedDict, Tasks
 
 T = TypeVar("T")
-
 MAX_UPLOAD_BYTES = 50 * 2**20
 CAPTION_CHARS = 1000
 PARTIAL_POSTS = 200
 MARKS_REMEMBERED = 5000
 ASK_TO_START = "Only you may see this, and I cannot message you yet: open my profile and press Start."
 SILENT_VALUES = frozenset({"outcome", "progress", "sign"})
+TYPING_S = 4.5
+MAX_TYPING_S = 120.0
+"""How long after the last update typing stops: the worker that sent it may have died."""
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -287,3 +290,50 @@ class TelegramChat:
             return 0 if is_out_of_reach else message_of(thread)
         except ChatError:
             return 0
+
+
+class Typing:
+    """Shows "is typing" in chats; ``close`` it when done."""
+
+    def __init__(self, api: BotApi, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._until_s: dict[tuple[int, int], float] = {}
+        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
+
+    async def show(self, place: Destination) -> None:
+        """Show activity in the chat. Raises ChatError."""
+        where = place.chat, place.topic
+        is_shown = where in self._until_s
+        self._until_s[where] = self._clock.monotonic() + MAX_TYPING_S
+        if not is_shown:
+            try:
+                await self._send_typing(where)
+            except BaseException:  # cancelled, too: nothing was shown that has to be repeated
+                del self._until_s[where]
+                raise
+            self._tasks.start(self._repeat(where), name=f"typing in {place.chat}")
+
+    def hide(self, place: Destination) -> None:
+        """Nothing is being done there any more, or the chat shows the result."""
+        self._until_s.pop((place.chat, place.topic), None)
+
+    async def close(self) -> None:
+        """Stop at once."""
+        await self._tasks.close(0)
+
+    async def _repeat(self, where: tuple[int, int]) -> None:
+        try:
+            while True:
+                await self._clock.sleep(TYPING_S)
+                if self._clock.monotonic() >= self._until_s.get(where, 0.0):
+                    return
+                await self._send_typing(where)
+        except ChatError as error:
+            log.debug("%s", error)
+        finally:
+            self._until_s.pop(where, None)
+
+    async def _send_typing(self, where: tuple[int, int]) -> None:
+        chat, topic = where
+        await self._api.call("sendChatAction", chat_id=chat, action="typing", message_thread_id=topic or None)

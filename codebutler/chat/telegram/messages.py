@@ -1,6 +1,5 @@
-"""Sends messages to a chat: finds their place, splits them into parts, and remembers each part's number; messages for
-one person alone, in their private chat with us, which no bot can open itself; and "is typing", which ends after five
-seconds, so it is repeated while work goes on."""
+"""Sends messages to a chat: finds their place, splits them into parts, and remembers each part's number; and messages
+for one person alone, in their private chat with us, which no bot can open itself."""
 
 from __future__ import annotations
 
@@ -20,11 +19,9 @@ from codebutler.chat.telegram.entities import FormattedText
 from codebutler.chat.telegram.records import HOME, Buttons, MessageRecords, retryable, try_save
 from codebutler.chat.telegram.render import Mentions, Rendered, render_sections
 from codebutler.chat.telegram.rules import number_of
-from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ChatError, ChatOutcomeUnknownError, ChatUnreachableError
 from codebutler.domain.refs import MessageRef, PersonRef
 from codebutler.intake.records import Notes
-from codebutler.platform.tasks import Tasks
 
 PLACEHOLDER = FormattedText("…")
 """A placeholder for a part: it can be edited any number of times, while a second post would show."""
@@ -34,9 +31,6 @@ TOPIC_NOTICE = "I answer in a separate topic: {link}"
 Keyboard = Mapping[str, Any] | None
 SaveNumbers = Callable[[list[int]], Awaitable[None]]
 HOME_NOTE = "telegram.home."
-TYPING_S = 4.5
-MAX_TYPING_S = 120.0
-"""How long after the last update typing stops: the worker that sent it may have died."""
 
 log = logging.getLogger("codebutler.chat.telegram")
 
@@ -319,50 +313,3 @@ class PrivateMessages:
 
 async def _ignore_numbers(_numbers: list[int]) -> None:
     """Does nothing: a message for one person is never edited."""
-
-
-class Typing:
-    """Shows "is typing" in chats; ``close`` it when done."""
-
-    def __init__(self, api: BotApi, clock: Clock) -> None:
-        self._api = api
-        self._clock = clock
-        self._until_s: dict[tuple[int, int], float] = {}
-        self._tasks = Tasks(lambda name, error: log.error("%s failed: %r", name, error))
-
-    async def show(self, place: Destination) -> None:
-        """Show activity in the chat. Raises ChatError."""
-        where = place.chat, place.topic
-        is_shown = where in self._until_s
-        self._until_s[where] = self._clock.monotonic() + MAX_TYPING_S
-        if not is_shown:
-            try:
-                await self._send_typing(where)
-            except BaseException:  # cancelled, too: nothing was shown that has to be repeated
-                del self._until_s[where]
-                raise
-            self._tasks.start(self._repeat(where), name=f"typing in {place.chat}")
-
-    def hide(self, place: Destination) -> None:
-        """Nothing is being done there any more, or the chat shows the result."""
-        self._until_s.pop((place.chat, place.topic), None)
-
-    async def close(self) -> None:
-        """Stop at once."""
-        await self._tasks.close(0)
-
-    async def _repeat(self, where: tuple[int, int]) -> None:
-        try:
-            while True:
-                await self._clock.sleep(TYPING_S)
-                if self._clock.monotonic() >= self._until_s.get(where, 0.0):
-                    return
-                await self._send_typing(where)
-        except ChatError as error:
-            log.debug("%s", error)
-        finally:
-            self._until_s.pop(where, None)
-
-    async def _send_typing(self, where: tuple[int, int]) -> None:
-        chat, topic = where
-        await self._api.call("sendChatAction", chat_id=chat, action="typing", message_thread_id=topic or None)

@@ -1,10 +1,9 @@
-"""Telegram in ``codebutler add-repo``: the chat of a repository.
+"""Telegram's groups: in ``codebutler add-repo``, the one of a repository; and those without one: who learns how to give
+them one, and which ones we leave.
 
-Groups without a repository: who learns how to give them one, and which ones we leave.
-
-Anybody can add a bot to a group. A user of CodeButler gets instructions with their first message there, once;
-nothing else is posted or stored. Others get no answer. If a stranger has added us, we leave: we would
-otherwise receive all messages of the group.
+Anybody can add a bot to a group. A user of CodeButler gets instructions with their first message there, once; nothing
+else is posted or stored. Others get no answer. If a stranger has added us, we leave: we would otherwise receive all
+messages of the group.
 """
 
 from __future__ import annotations

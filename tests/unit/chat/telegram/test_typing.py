@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from codebutler.chat.telegram.messages import Destination, Typing
+from codebutler.chat.telegram.chat import Typing
+from codebutler.chat.telegram.messages import Destination
 from codebutler.domain.errors import ChatUnreachableError
 from tests.clock import ManualClock
 
