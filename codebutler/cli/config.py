@@ -23,7 +23,7 @@ from codebutler.config.load import check_layer, default_layer, is_list, leaves, 
 from codebutler.config.paths import CONFIG_NAME, RepoPaths
 from codebutler.config.programs import agent_fault
 from codebutler.config.registering import encode_config, prepare_directory
-from codebutler.config.registry import Registry, find, replace
+from codebutler.config.registry import Registry, RepoEntries, find, replace
 from codebutler.config.resolve import Resolved, is_secret, mask_value, mask_values
 from codebutler.config.schema import AgentName
 from codebutler.config.trust import HOME_ONLY, digest
@@ -197,22 +197,28 @@ def change(edit: Edit, source: str, repo: str = "") -> Layer:
     home_dir = home().ensure()
     if repo:
         return _change_repo(Registry(home_dir), repo, edit, source)
-    with home_dir.open() as directory:
+    with Registry(home_dir).locked() as directory:
         return _rewrite(directory, edit, source)[1]
 
 
 def _change_repo(registry: Registry, name: str, edit: Edit, source: str) -> Layer:
     """A trusted file stays trusted: the owner changes it."""
-    entry = find(registry.load(), name)
-    with prepare_directory(RepoPaths(Path(entry.path))) as directory:
-        before, layer = _rewrite(directory, edit, source)
-    if before is not None and digest(before) != entry.digest:
-        warn(f"its file was not trusted before: read it, then run `codebutler trust {name}`")
-        return layer
-    # The digest of what we wrote, not of the file as it is by now: an agent may write, too.
-    channel = channel_in(layer) or entry.channel_id
-    trusted = msgspec.structs.replace(entry, digest=digest(encode_config(layer)), channel_id=channel)
-    registry.update(partial(replace, entry=trusted))
+    layer: Layer = {}
+
+    def rewritten(entries: RepoEntries) -> RepoEntries:
+        entry = find(entries, name)
+        with prepare_directory(RepoPaths(Path(entry.path))) as directory:
+            before, now = _rewrite(directory, edit, source)
+        layer.update(now)
+        if before is not None and digest(before) != entry.digest:
+            warn(f"its file was not trusted before: read it, then run `codebutler trust {name}`")
+            return entries
+        # The digest of what we wrote, not of the file as it is by now: an agent may write, too.
+        channel = channel_in(now) or entry.channel_id
+        trusted = msgspec.structs.replace(entry, digest=digest(encode_config(now)), channel_id=channel)
+        return replace(entries, trusted)
+
+    registry.update(rewritten)
     return layer
 
 

@@ -12,7 +12,8 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from codebutler.config.paths import PRIVATE_DIR, Home, RepoPaths
 from codebutler.config.trust import digest
 from codebutler.domain.errors import ConfigError, RegistryError
 from codebutler.domain.refs import NO_CHANNEL, ConversationRef
+from codebutler.platform.files import PrivateDir
 
 RepoEntries = tuple["RepoEntry", ...]
 
@@ -84,17 +86,23 @@ class Registry:
         return parse_registry(data, str(self._home.registry)) if data is not None else ()
 
     def update(self, change: Callable[[RepoEntries], RepoEntries]) -> RepoEntries:
-        """Apply a pure change and write the result. Raises what ``change`` raises, and CodeButlerError."""
+        """Apply a change and write the result. Raises what ``change`` raises, and CodeButlerError."""
+        with self.locked() as directory:
+            entries = change(self.load())
+            document = msgspec.json.format(msgspec.json.encode(_RegistryFile(entries)), indent=2)
+            directory.write(self._home.registry.name, document + b"\n")
+        return entries
+
+    @contextmanager
+    def locked(self) -> Iterator[PrivateDir]:
+        """The home, while no other process changes its registry or configuration. Blocks; not reentrant."""
         with self._home.open() as directory:
             lock = os.open(self._home.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                entries = change(self.load())
-                document = msgspec.json.format(msgspec.json.encode(_RegistryFile(entries)), indent=2)
-                directory.write(self._home.registry.name, document + b"\n")
+                yield directory
             finally:
                 os.close(lock)
-        return entries
 
 
 def parse_registry(data: bytes, source: str) -> RepoEntries:

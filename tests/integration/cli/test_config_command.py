@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import json
 import stat
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from codebutler.cli.config import change, with_value
 from codebutler.config.resolve import resolve_global, resolve_repo
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.repos import config_of, only_entry
@@ -138,3 +142,29 @@ def test_an_agent_that_is_gone_can_be_replaced(cli: Cli) -> None:
     cli.home.config.write_text(json.dumps({"agent": {"default": "goose"}}))
     cli.fails("config", code=78, said="agent.default: expected one of claude")
     assert cli("config", "set", "agent.default", "claude").code == 0
+
+
+def at_once(*commands: Callable[[], object]) -> None:
+    start = threading.Barrier(len(commands))
+
+    def run(command: Callable[[], object]) -> None:
+        start.wait()
+        command()
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in commands]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+@pytest.mark.parametrize("name", ["", "repo"])
+def test_changes_at_once_are_all_kept(connected: Cli, git_repo: Path, name: str) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0MINE000").code == 0
+    keys = [f"claude.mcp.server{number}.command" for number in range(12)]
+
+    at_once(*(partial(change, partial(with_value, key=key, text="a"), "x", name) for key in keys))
+
+    file = config_of(git_repo) if name else connected.home.config
+    assert len(json.loads(file.read_text())["claude"]["mcp"]) == len(keys)
+    assert "changed" not in connected("repos").out
