@@ -5,7 +5,6 @@ have passed."""
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from codebutler.config.channels import CHANNEL_KEYS, channel_in, set_channel
 from codebutler.config.git_repo import ROOTS_OWN, Owner, is_tracked
 from codebutler.config.load import check_layer, parse_layer, put
 from codebutler.config.paths import CONFIG_NAME, Home, RepoPaths, make_private
-from codebutler.config.registry import Registry, RepoEntry, add, read_jobs
+from codebutler.config.registry import Registry, RepoEntries, RepoEntry, add, read_jobs
 from codebutler.config.resolve import read_repo_config
 from codebutler.config.trust import digest, strip_untrusted
 from codebutler.domain.errors import ConfigError
@@ -29,6 +28,10 @@ def check_repo(registry: Registry, where: Home, entry: RepoEntry) -> None:
     """Raises CodeButlerError if anything prevents serving the repository, or if it is registered already.
     Its own config is not checked."""
     root = Path(entry.path)
+    try:
+        entry.path.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{root}: the path is not UTF-8: rename its directory") from None
     _refuse_home_within(root, where)
     _refuse_foreign_store(root)
     add(registry.load(), entry)
@@ -56,13 +59,19 @@ def register(
         put(layer, ("agent", "default"), agent)
     paths = RepoPaths(Path(entry.path))
     check_layer(layer, str(paths.config))
-    with paths.open() as directory:
-        directory.write(CONFIG_NAME, encode_config(layer))
-    trusted, guarded = trust_entry(entry)
-    foreign = _came_with_the_repository(paths.repo, guarded)
-    stored = entry if foreign else trusted
-    registry.update(partial(add, entry=stored))
-    return stored, foreign
+    registered: list[tuple[RepoEntry, tuple[str, ...]]] = []
+
+    def written(entries: RepoEntries) -> RepoEntries:
+        add(entries, entry)  # another command may have taken its place since the checks
+        with paths.open() as directory:
+            directory.write(CONFIG_NAME, encode_config(layer))
+        trusted, guarded = trust_entry(entry)
+        foreign = _came_with_the_repository(paths.repo, guarded)
+        registered.append((entry if foreign else trusted, foreign))
+        return add(entries, registered[0][0])
+
+    registry.update(written)
+    return registered[0]
 
 
 def prepare_directory(paths: RepoPaths) -> PrivateDir:

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from codebutler.config.registering import register
+from codebutler.config.registry import Registry, RepoEntry
+from codebutler.domain.errors import RegistryError
+from codebutler.domain.refs import ConversationRef
 from tests.integration.cli.conftest import Cli
 from tests.integration.cli.repos import git
 from tests.integration.cli.slack_server import SlackServer
@@ -193,6 +197,21 @@ def test_a_damaged_registry_or_configuration_stays_as_it_is(
     connected.home.config.write_text(config)
     connected.home.registry.write_text("{")
     refused(connected, slack, git_repo, *MINE)
+
+
+def test_a_path_that_is_not_utf_8_changes_nothing(connected: Cli, slack: SlackServer, git_repo: Path) -> None:
+    refused(connected, slack, git_repo.rename(git_repo.parent / "caf\udce9"), *MINE)
+
+
+def test_the_second_of_two_at_once_changes_nothing(
+    connected: Cli, slack: SlackServer, git_repo: Path
+) -> None:
+    assert connected("add-repo", str(git_repo), "--channel", "C0GENERAL").code == 0
+    before = tree(git_repo)
+    second = RepoEntry(name="repo", path=str(git_repo), channel_id=ConversationRef("C0MINE000"))
+    with pytest.raises(RegistryError, match="already registered"):
+        register(Registry(connected.home), second, {}, "mine")  # checked before the first was registered
+    assert tree(git_repo) == before
 
 
 def refused(
