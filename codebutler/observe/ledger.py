@@ -38,7 +38,7 @@ LAST = "9999"
 """Sorts after every moment."""
 MAX_NUMBER = 1e15
 T = TypeVar("T")
-_PERIOD = re.compile(r"(?P<days>[1-9][0-9]{0,3})d|(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})")
+_PERIOD = re.compile(r"(?P<days>[1-9][0-9]{0,3})d|(?P<date>[12][0-9]{3}-[0-9]{2}-[0-9]{2})")
 _TEXTS = (
     "id", "started_at", "finished_at", "user_id", "job", "agent", "model", "session_id", "state", "reason", "commits",
     "checks", "channel_id", "thread", "tree_before", "tree_after",

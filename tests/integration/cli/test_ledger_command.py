@@ -137,6 +137,8 @@ def test_a_store_that_cannot_be_read_does_not_hide_the_others(shops: Cli, tmp_pa
     ("options", "said"),
     [
         (("--since", "yesterday"), "neither a date"),
+        (("--until", "9999-12-31", "--since", "1d"), "neither a date"),
+        (("--since", "0001-01-01", "--until", "0001-01-02"), "neither a date"),
         (("--json", "--csv"), "choose either"),
         (("--repo", "nope"), "nope"),
     ],
