@@ -25,6 +25,7 @@ EXPECTED = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 ok, 1 failed, 2 usage, 78 configuration, 130 interrupted."""
+    _open_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: no locale makes an answer fail
     try:
@@ -45,6 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last border: users get a line, never a traceback
         return _unexpected(error)
     return result if isinstance(result, int) else 0
+
+
+def _open_standard_files() -> None:
+    """Those that our caller closed (`>&-`): Python has None for each, and the next file would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _complete(words: Sequence[str]) -> int:
@@ -75,6 +83,8 @@ def _unexpected(error: Exception) -> int:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{reason(error)}", EXIT_FAILED)
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # of pathlib
+        return _fail("there is no such home directory: set HOME, and check names after ~", EXIT_FAILED)
     return _fail(
         f"unexpected {type(error).__name__}: please report this bug (set {DEBUG_VARIABLE}=1 for details)",
         EXIT_FAILED,

@@ -47,7 +47,7 @@ def logs(
     if not home_dir.log_file.exists() and not follow:
         raise CodeButlerError(f"no log yet at {home_dir.log_file}: start with `codebutler supervise`")
     with LogReader(home_dir.log_file) as log:
-        shown = list(deque(filter(matches, log.existing_lines()), maxlen=lines))
+        shown = list(deque(filter(matches, log.existing_lines()), maxlen=min(lines, sys.maxsize)))
         if as_json:
             print_json([parse_line(line) for line in shown])
             return
@@ -167,7 +167,11 @@ def audit(
         print_line("Audit log verified.")
         return
     with path.open("rb") as file:
-        last = [row for raw in deque(file, maxlen=lines) if (row := _decode_row(raw)) is not None]
+        last = [
+            row
+            for raw in deque(file, maxlen=min(lines, sys.maxsize))
+            if (row := _decode_row(raw)) is not None
+        ]
     if as_json:
         print_json(last)
     else:

@@ -106,6 +106,7 @@ def test_logs_shows_the_end_of_one_repositorys_lines(cli: Cli) -> None:
         {"time": "2026-02-14 15:04:07", "tag": "RSP", "repo": "two", "text": "hi"}
     ]
     assert cli("logs", "-n", "0").out == ""
+    assert cli("logs", "-n", "9" * 20).out.count("\n") == 4
 
 
 def test_logs_of_the_only_repository_include_lines_without_a_name(cli: Cli) -> None:
@@ -230,3 +231,19 @@ def test_help_loads_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("repos >&-", 0), ("config --json <&- >&- 2>&-", 0), ("config nobody 2>&-", 1), ("no 2>&-", 2)],
+)
+def test_closed_standard_files_change_no_exit_code(cli: Cli, words: str, code: int) -> None:
+    shell = ("sh", "-c", f"{sys.executable} -m codebutler {words}")
+    result = subprocess.run(shell, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (code, "")
+
+
+def test_a_home_of_nobody_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.fails("add-repo", "~nobody-here/x", code=1, said="there is no such home directory")
+    monkeypatch.setenv("CODEBUTLER_HOME", "~nobody-here/x")
+    cli.fails("repos", code=1, said="there is no such home directory")
