@@ -161,7 +161,9 @@ class _Splitter(Struct):
             else:
                 line = self._cut(line)
             line = self._moved(line)
-        self._keep([*self.lines, line])
+        # Not anew: a part may have thousands of empty lines.
+        self.lines.append(line)
+        self.size += len(line.text)
         self.fence = line.fence
 
     def emit(self, count: int) -> None:
@@ -229,6 +231,10 @@ class _Splitter(Struct):
         last = len(self.lines)
         while last > 1 and (self.lines[last - 1].opens or _HEADING.match(self.lines[last - 1].text)):
             last -= 1
+        if last == 1 and _HEADING.match(self.lines[0].text):
+            last = (
+                len(self.lines) - self.lines[-1].opens or 1
+            )  # nothing but headings: they follow one another
         filled, outside, blank = 0, [], []
         for at, line in enumerate(self.lines[:last], start=1):
             filled += len(line.text)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+
+import pytest
 
 from codebutler.domain.model import Command, Prompt
 from codebutler_worker.commands.find import IN_CHANNEL_ONLY, snippet
@@ -123,3 +126,10 @@ async def test_words_that_read_like_a_log_being_sent_do_not_keep_others_from_sto
             parent.deliver(event, Command(name=name, argument=words))
         await parent.post_with("Nothing to stop here.")
         await parent.post_with("No conversation in this channel contains")
+
+
+@pytest.mark.parametrize("piece", ["\n", " ", " \n", "`", "``\n"])
+def test_the_words_around_a_match_are_found_in_linear_time(piece: str) -> None:
+    began_s = time.process_time()
+    assert "**needle**" in snippet(f"a{piece * (100_000 // len(piece))} needle", pattern_of("needle"))
+    assert time.process_time() - began_s < 1

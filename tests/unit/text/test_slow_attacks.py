@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from codebutler.intake.direct import worded
+from codebutler.text.markdown import split_markdown
 from codebutler.text.markup import bare, spans, words
 from codebutler.web.dashboard.conversations import foreign_pieces
 
@@ -27,6 +28,15 @@ def seconds(read: Callable[[str], object], text: str) -> float:
 @pytest.mark.parametrize("piece", ["```x\n", "```\n", "\n```", "`", "`a", "\\`", "[a", "**a", "_a ", "> "])
 def test_markdown_that_opens_everything_and_closes_nothing(read: Callable[[str], object], piece: str) -> None:
     assert seconds(read, piece * (CHARS // len(piece))) < LONGEST_S
+
+
+@pytest.mark.parametrize("piece", ["\n", " \n", "a\n", "```\n", "```x\n", "> \n", "- a\n", "# a\n"])
+def test_a_text_of_many_short_lines_is_split(piece: str) -> None:
+    assert seconds(lambda text: split_markdown(text, 3500), f"a{piece * (CHARS // len(piece))}x") < LONGEST_S
+
+
+def test_nothing_but_headings_are_no_more_parts_than_anything_else() -> None:
+    assert len(split_markdown("# a\n" * 10_000, 3500)) < 15
 
 
 @pytest.mark.parametrize("space", [" ", "\n", "\t "])

@@ -22,7 +22,7 @@ from codebutler_worker.store.unit_of_work import UnitOfWork
 LISTED = 8
 TITLE_CHARS = 80
 BEFORE_CHARS, SNIPPET_CHARS = 60, 240
-MARKS = re.compile(r"^\s*`{3,}[^`\n]*$|`|\*\*", re.MULTILINE)
+MARKS = re.compile(r"^[ \t]*`{3,}[^`\n]*$|`|\*\*", re.MULTILINE)
 """Marks of code and bold text, which would show as such in an excerpt."""
 IN_CHANNEL_ONLY = "`!find` works only in the repository's channel."
 NO_WORDS = "Say what to search for: `!find WORDS`."

@@ -190,7 +190,7 @@ def options_in(body: str) -> tuple[str, tuple[str, ...]]:
     options."""
     lines = body.strip().splitlines()
     found: list[str] = []
-    while lines and (match := _OPTION.fullmatch(lines[-1])):
+    while len(found) <= MAX_OPTIONS and lines and (match := _OPTION.fullmatch(lines[-1])):
         found.insert(0, one_line(match["words"], 1000))
         lines.pop()
     shown = all(len(option) <= LABEL_CHARS and option == visible(option) for option in found)
