@@ -186,7 +186,7 @@ def test_the_words_name_what_is_used_up_and_the_key() -> None:
     assert line is not None
     assert used_up_text(line) == (
         "Your budget for today is used up: $5.02 of $5.00. "
-        "Raise budget.user.usdPerDay in the configuration to continue sooner."
+        "To continue sooner, raise budget.user.usdPerDay in the configuration, then press Try now."
     )
     assert overview(found) == (
         "Budget today: repository 1.2M of 2.0M tokens, 1h01m of 1h30m · you $5.02 of $5.00, 3 of 10 runs"
@@ -209,7 +209,7 @@ def test_the_total_counts_what_others_use_and_names_its_period() -> None:
     assert line is not None
     assert used_up_text(line) == (
         "The total budget for this month is used up: 10 of 10 runs. "
-        "Raise budget.total.turnsPerMonth in the configuration to continue sooner."
+        "To continue sooner, raise budget.total.turnsPerMonth in the configuration, then press Try now."
     )
     assert lines(budget, spents, BEN) == ()
 

@@ -235,7 +235,7 @@ def used_up_text(line: BudgetLine) -> str:
     return (
         f"{WHOSE[line.scope]} budget for {WHEN[line.period]} is used up: "
         f"{used_of(line.unit, line.used, line.limit)}. "
-        f"Raise {line.key} in the configuration to continue sooner."
+        f"To continue sooner, raise {line.key} in the configuration, then press Try now."
     )
 
 
