@@ -25,7 +25,6 @@ from codebutler.cluster.membership import (
     HOST_NAME,
     MEMBERSHIP_FILE,
     is_host,
-    is_loopback,
     membership_from_token,
     read_gateway_membership,
     read_membership,
@@ -36,6 +35,7 @@ from codebutler.cluster.server import NatsNode
 from codebutler.config.paths import Home
 from codebutler.domain.clock import SystemClock
 from codebutler.domain.errors import CodeButlerError, ConfigError, NotRunningError
+from codebutler.platform.http import is_loopback
 from codebutler.protocol.control import StatusReply, StatusRequest
 from codebutler.supervisor.supervisor import is_held
 from codebutler.text.wording import load

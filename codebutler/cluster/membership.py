@@ -9,7 +9,6 @@ The names of subjects, streams and consumers, and which of them a host may use. 
 from __future__ import annotations
 
 import base64
-import ipaddress
 import re
 import zlib
 from pathlib import Path
@@ -22,6 +21,7 @@ from msgspec import Meta, Struct
 from codebutler.config.load import parse_as
 from codebutler.config.paths import Home
 from codebutler.domain.errors import ConfigError
+from codebutler.platform.http import is_loopback
 
 HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 LEADER_BUCKET = "CB_LEADER"
@@ -222,16 +222,6 @@ def membership_from_token(token: str) -> ClusterMembership:
             f"the token cannot be used: {fault if membership.name != GATEWAY else 'not for a host'}"
         )
     return membership
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a host name or IP address, without port, leads to this machine only."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _fault(membership: ClusterMembership) -> str:

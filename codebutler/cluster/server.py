@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from codebutler.cluster.membership import is_loopback
 from codebutler.config.paths import make_private
 from codebutler.domain.errors import CodeButlerError, ConfigError
 from codebutler.platform.files import PrivateDir
+from codebutler.platform.http import is_loopback
 
 MINIMUM = (2, 12, 3)
 """Older versions cannot sync each message, or lose synced messages."""

@@ -49,11 +49,11 @@ def failure_of(error: Exception) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server bound to ``host`` can be reached from this machine only."""
+    """Whether a host name or IP address, without port, leads to this machine only."""
     if host == "localhost":
         return True
     try:
-        return ip_address(host).is_loopback
+        return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 

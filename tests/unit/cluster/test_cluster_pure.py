@@ -19,7 +19,6 @@ from codebutler.cluster.membership import (
     events_to,
     host_services,
     is_host,
-    is_loopback,
     membership_from_token,
     order_answers_of,
     orders_to,
@@ -39,6 +38,7 @@ from codebutler.cluster.server import (
 from codebutler.config.paths import Home
 from codebutler.config.registry import host_in
 from codebutler.domain.errors import ConfigError
+from codebutler.platform.http import is_loopback
 
 
 def test_an_old_or_narrow_server_is_named() -> None:
