@@ -6,6 +6,7 @@ Of the standard library alone, so that it starts fast and is a second opinion on
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,10 @@ class Agent:
         refused = [self.ask(method, given) for method in ("fs/read_text_file", "terminal/create", "made/up")]
         self.say(" ".join(str(answer["error"]["code"]) for answer in refused))
         return {"stopReason": "end_turn"}
+
+    def play_bequeaths(self, told: str) -> int:
+        subprocess.Popen(["sleep", "300"], start_new_session=True)
+        return self.play_dies(told)
 
     def play_dies(self, told: str) -> int:
         self.say("I am")

@@ -168,6 +168,7 @@ async def test_a_session_that_cannot_go_on_is_replaced(tmp_path: Path, git_repo:
         ("version", "unavailable", "speaks version 9 of the Agent Client Protocol"),
         ("locked", "auth", f"log in by running `{Path(sys.executable).name}`"),
         ("dies", "failed", "ended without an answer (exit code 3): out of something"),
+        ("bequeaths", "failed", "ended without an answer (exit code 3): out of something"),
         ("wordless", "failed", "ended without an answer"),
     ],
 )

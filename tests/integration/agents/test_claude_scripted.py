@@ -53,6 +53,8 @@ for line in sys.stdin:
             sys.stdout.write('{{"type": "resu'); sys.stdout.flush(); os._exit(3)
         elif act == "daemon":
             os.system("(setsid sleep 300 >/dev/null 2>&1 & echo $! > daemon)")
+        elif act == "heir":
+            os.system("(setsid sleep 300 & echo $! > daemon)")
         elif act == "die":
             sys.stderr.write("it hurts" + chr(10)); sys.exit(9)
 """
@@ -263,6 +265,15 @@ async def test_a_daemon_does_not_outlive_its_turn(stage: Stage) -> None:
     assert is_gone(int((stage.repo / "daemon").read_text()))
     assert end(await stage.run(session_id=stage.starts()[0][1])).ok
     assert [words[0] for words in stage.starts()] == ["--session-id", "--resume"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+async def test_what_a_dead_program_left_behind_does_not_hold_up_the_answer(stage: Stage) -> None:
+    tool = {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "make"}}
+    stage.play([INIT, {"type": "assistant", "message": {"content": [tool]}}, "heir", "die"])
+    async with asyncio.timeout(20):
+        assert end(await stage.run()).text.endswith("(exit code 9): it hurts")
+    assert is_gone(int((stage.repo / "daemon").read_text()))
 
 
 async def test_another_conversation_may_take_a_session_over(stage: Stage) -> None:

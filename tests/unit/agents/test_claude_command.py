@@ -82,6 +82,10 @@ class Claude(AgentProcess):
         self.read.append(line)
         return True
 
+    @property
+    def returncode(self) -> int | None:
+        return None
+
 
 class Talking(Claude):
     """Says what it is given."""

@@ -36,6 +36,8 @@ from codebutler_worker.egress.service import ModelService, TokenMeter
 from codebutler_worker.sandbox.process import AgentProcess
 
 TICK_S = 1.0
+HEIR_TICKS = 3
+"""If nothing more comes for so long after the program's end, somebody else holds its output open."""
 log = logging.getLogger(__name__)
 
 # What an agent has used: by its own figures, and by what passed the proxy.
@@ -107,6 +109,7 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
     _checked_s: float = field(default=0.0, init=False)
     _spent_s: float = field(default=0.0, init=False)
     _silent_s: float = field(default=0.0, init=False)
+    _dead_ticks: int = field(default=0, init=False)
 
     @abstractmethod
     async def _begin(self) -> None:
@@ -142,10 +145,13 @@ class ProcessTurn(LiveTurn, ABC, Generic[H]):
                 due = self._due()
                 if tick.done():
                     tick = asyncio.create_task(self.clock.sleep(TICK_S), name=tick_name)
+                    self._dead_ticks += self.process.returncode is not None
+                    if self._dead_ticks == HEIR_TICKS:
+                        await self.process.stop()
                     for event in await self._poll():
                         yield event
                 if receive.done():
-                    self._has_spoken, self._silent_s = True, 0.0
+                    self._has_spoken, self._silent_s, self._dead_ticks = True, 0.0, 0
                     message = receive.result()
                     receive = asyncio.ensure_future(anext(self.messages, None))
                     for event in await self._receive(message):
