@@ -34,6 +34,7 @@ def lines(*pieces: bytes) -> list[str]:
         (b"a\tb", ["a       b"]),
         (b"\x1b]0;a title\x07text", ["text"]),
         ("é e\u0301 日本 👨‍👩‍👧 end".encode(), ["é é 日本 👨👩👧 end"]),
+        (b"\x1b[0;38:5:245mgrey\x1b[4:3m curly\x1b[38:2::9:9:9m\x1b[0m.", ["grey curly."]),
         (b"\x1b[>1u\x1b[<u\x1b[=5;1uready\x1b[?2004h\x1b[>4;2m!", ["ready!"]),
         (b"a\x1bPq#0;1;2\x1b\\b\x1b_Gx\x07c", ["abc"]),
         (b"\xff\xfe\x00\x01bin", ["\ufffd\ufffdbin"]),

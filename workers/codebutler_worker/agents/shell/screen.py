@@ -25,9 +25,9 @@ STUCK_CHARS = 64 * 2**10
 LONGEST_HELD = 64
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# What pyte would show instead of ignoring it: private sequences (xterm's, kitty's), and strings (ECMA-48: DCS, SOS, PM,
-# APC) as far as they arrive in one piece.
-_UNKNOWN = re.compile(r"\x1b(?:\[[<=>][0-9;:]*[ -/]*[@-~]|[PX^_][^\x07]*\x07?)")
+# What pyte would show instead of ignoring it: private sequences (xterm's, kitty's), colours with colons (ISO 8613-6,
+# systemctl's), and strings (ECMA-48: DCS, SOS, PM, APC) as far as they arrive in one piece.
+_UNKNOWN = re.compile(r"\x1b(?:\[(?:[<=>][0-9;:]*|[0-9;]*:[0-9;:]*)[ -/]*[@-~]|[PX^_][^\x07]*\x07?)")
 _UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 
 LONGEST_LINE_CHARS = 8 * 2**10
