@@ -22,6 +22,7 @@ from msgspec import Struct
 from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 from codebutler.domain.model import TurnOutcome
 from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef
+from codebutler.platform.files import reason
 from codebutler.platform.system import this_system
 from codebutler.protocol.messages import LiveKind
 
@@ -297,13 +298,16 @@ class _Connection:
 
 
 async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:
-    """All replies of the running supervisor. Raises NotRunningError if there is none."""
+    """All replies of the running supervisor. Raises NotRunningError if there is none, CodeButlerError if we may not
+    ask it."""
     if len(os.fsencode(path)) > this_system().socket_path_bytes:
         raise NotRunningError  # no supervisor can be there
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=LINE_LIMIT_BYTES)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise NotRunningError from error
+    except OSError as error:
+        raise CodeButlerError(f"cannot open {path}: {reason(error)}") from error
     decoder: msgspec.json.Decoder[ControlReply] = msgspec.json.Decoder(ControlReply)
     try:
         writer.write(msgspec.json.encode(request) + b"\n")

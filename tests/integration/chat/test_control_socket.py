@@ -132,3 +132,9 @@ async def test_an_unreadable_request_gets_a_line_and_the_server_lives_on(tmp_pat
         assert b"unreadable request" in await reader.readline()
         writer.close()
         assert await replies(path, StatusRequest())
+
+
+async def test_a_home_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("not a directory")
+    with pytest.raises(CodeButlerError, match=r"cannot open .*home/s\.sock: not a directory"):
+        await replies(tmp_path / "home/s.sock", StatusRequest())
