@@ -36,7 +36,7 @@ from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.native.wire import body
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.session_logs import SessionLogs
-from codebutler_worker.egress.access import NetworkPolicy
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.port import SandboxPolicy
 from codebutler_worker.sandbox.select import NoSandbox
 from codebutler_worker.tools.programs import tool_policy

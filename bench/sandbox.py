@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from bench.figures import Figure, limit, median
 from bench.scene import BenchError, Pace
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.access import NetworkPolicy
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.bwrap import BwrapSandbox
 from codebutler_worker.sandbox.port import Launch, SandboxPolicy
 from tests.ordinary import give_away

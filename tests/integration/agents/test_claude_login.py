@@ -16,10 +16,9 @@ from codebutler.domain.clock import SystemClock
 from codebutler_worker.agents.backend import Finished, TurnRequest
 from codebutler_worker.agents.claude.backend import ClaudeBackend
 from codebutler_worker.agents.running import AgentContext
-from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.egress.hosts import Dialer
 from codebutler_worker.egress.http import Streams, both_ways
-from codebutler_worker.egress.policy import for_agents
+from codebutler_worker.egress.policy import NetworkPolicy, for_agents
 from tests.modelserver.server import ModelServer, Reply
 from tests.programs import require
 from tests.walls import walled

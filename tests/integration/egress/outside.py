@@ -14,9 +14,10 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from codebutler_worker.egress.access import NetworkAccess, NetworkPolicy, ProxiedAccess
+from codebutler_worker.egress.access import NetworkAccess, ProxiedAccess
 from codebutler_worker.egress.hosts import Dialer, HostPort
 from codebutler_worker.egress.http import Streams
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.egress.service import ModelService
 from codebutler_worker.sandbox.bwrap import BwrapSandbox

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler_worker.egress.access import HELD_AT_MOST, NetworkPolicy
+from codebutler_worker.egress.access import HELD_AT_MOST
 from codebutler_worker.egress.hosts import Dialer, Hosts
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.egress.proxy import Rules
 from codebutler_worker.sandbox.port import ProxySocket, SandboxPolicy
 from tests.integration.egress.outside import (

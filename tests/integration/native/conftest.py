@@ -28,7 +28,7 @@ from codebutler_worker.agents.native.sessions import NativeSessions
 from codebutler_worker.agents.native.turn import Thinker
 from codebutler_worker.agents.running import AgentContext
 from codebutler_worker.agents.session_logs import SessionLogs
-from codebutler_worker.egress.access import NetworkPolicy
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.tools.programs import tool_policy
 from tests.scriptedmodel import Line, ScriptedModel

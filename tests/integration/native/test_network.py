@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from codebutler_worker.agents.native.model import SystemMessage
-from codebutler_worker.egress.access import NetworkPolicy
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.tools.programs import SandboxPrograms, tool_policy
 from codebutler_worker.tools.reading import READ_FILES
 from codebutler_worker.tools.running import bash

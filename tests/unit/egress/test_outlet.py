@@ -8,9 +8,9 @@ import pytest
 
 from codebutler.config.schema import AgentNetwork, CommandNetwork, SandboxSection
 from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.access import Kind, NetworkPolicy, noted
+from codebutler_worker.egress.access import noted
 from codebutler_worker.egress.hosts import HostPort
-from codebutler_worker.egress.policy import for_agents, for_commands, for_tools, summary
+from codebutler_worker.egress.policy import Kind, NetworkPolicy, for_agents, for_commands, for_tools, summary
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,7 @@ from codebutler_worker.agents.backend import (
     Verdict,
 )
 from codebutler_worker.agents.session_logs import SessionLog, SessionLogs
-from codebutler_worker.egress.access import NetworkPolicy
-from codebutler_worker.egress.policy import for_agents
+from codebutler_worker.egress.policy import NetworkPolicy, for_agents
 from codebutler_worker.sandbox.destinations import read_regular
 from codebutler_worker.sandbox.port import Sandbox
 from codebutler_worker.store.opening import STATE_DIR

@@ -1,4 +1,4 @@
-"""Network access for one program: what the policy of its repository allows, through a proxy while it runs.
+"""Network access for one program, through a proxy while it runs.
 
 Nothing of ours keeps running in a namespace without network. The launcher there creates a listening socket, passes it
 out through a Unix socket that is removed a moment later, and becomes the program; we answer from outside.
@@ -17,19 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Self
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from codebutler.domain.errors import SandboxUnavailableError
-from codebutler_worker.egress.hosts import PORTS, Dialer, HostPort, Hosts, local_places
+from codebutler_worker.egress.hosts import PORTS, HostPort, local_places
 from codebutler_worker.egress.http import MAX_HEAD_BYTES
-from codebutler_worker.egress.proxy import Proxy, Rules
-from codebutler_worker.egress.service import ModelService, TokenMeter
+from codebutler_worker.egress.proxy import Proxy
+from codebutler_worker.egress.service import TokenMeter
 from codebutler_worker.sandbox.port import Network, ProxySocket, SandboxPolicy
-from codebutler_worker.sandbox.prelude import GIT_NOTICE
 
 PORT = 3128
 """The proxy's port inside. Any port would do, since the namespace has no others; this one is recognizable."""
@@ -57,20 +53,7 @@ IMPATIENT: Mapping[str, str] = MappingProxyType(
 )
 """For package managers: retrying for minutes does not help if a host is refused."""
 
-Kind = Literal["none", "hosts", "open"]
-
 NAMED = 5
-ONLY_HOSTS = (
-    "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
-    "decision of this machine's owner: do not try to get around it. If a task needs one (say, to install packages), "
-    'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
-    "configuration."
-)
-NO_NETWORK = (
-    "This sandbox has no network, by the decision of this machine's owner: do not try to get around it. If a task "
-    "needs one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
-    "configuration."
-)
 
 
 def new_token() -> str:
@@ -226,53 +209,6 @@ class ProxiedAccess(NetworkAccess):
             task.add_done_callback(self._tasks.discard)
 
         self._servers.append(await asyncio.start_server(handle, sock=listener, limit=MAX_HEAD_BYTES))
-
-
-class NetworkPolicy(Struct, frozen=True):
-    """Opens network access as configured. ``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so
-    a key can be kept outside it; ``logged``: the hosts whose refusal is in the log."""
-
-    kind: Kind = "open"
-    hosts: tuple[str, ...] = ()
-    sandboxed: bool = False
-    dialer: Dialer = msgspec.field(default_factory=Dialer)
-    logged: set[HostPort] = msgspec.field(default_factory=set)
-
-    async def open(
-        self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
-    ) -> NetworkAccess:
-        """Network access for one program in ``workdir``: to ``service`` and, without a service, to the ``needed``
-        hosts. ``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
-
-        Raises SandboxUnavailableError.
-        """
-        if self.kind == "none":
-            return NetworkAccess("none", env=IMPATIENT)
-        if not self.sandboxed:
-            return NetworkAccess()
-        # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
-        listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
-        proxy = Proxy(Rules(Hosts(listed), service), self.dialer, logged=self.logged)
-        access = ProxiedAccess(proxy=proxy, refused=proxy.refused, gauge=proxy.gauge)
-        try:
-            if self.kind == "hosts":
-                access.behind_socket(workdir)
-            elif service is not None and service.keys:
-                await access.here()
-        except OSError as error:
-            raise SandboxUnavailableError(
-                f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
-            ) from error
-        if access.port and service is not None:
-            proxy.prepare()  # while the program starts
-        return access
-
-    def notice(self) -> str:
-        """What to tell an agent about its network; "" if nothing."""
-        network = NO_NETWORK if self.kind == "none" else ""
-        if self.kind == "hosts":
-            network = ONLY_HOSTS.format(hosts=", ".join(self.hosts) or "nothing")
-        return "\n\n".join(filter(None, (network, GIT_NOTICE if self.sandboxed else "")))
 
 
 def noted(text: str, refused: Sequence[HostPort]) -> str:

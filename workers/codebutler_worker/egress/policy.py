@@ -1,16 +1,24 @@
-"""What the configuration asks for as the network access of agents and commands, within the current sandbox."""
+"""The network policy of agents and commands: what the configuration asks for, within the current sandbox. It opens the
+access of each program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from codebutler.config.schema import SandboxSection
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
-from codebutler_worker.egress.access import Kind, NetworkPolicy
-from codebutler_worker.egress.hosts import Dialer
+from codebutler_worker.egress.access import IMPATIENT, SHORT, NetworkAccess, ProxiedAccess
+from codebutler_worker.egress.hosts import Dialer, HostPort, Hosts
+from codebutler_worker.egress.proxy import Proxy, Rules
+from codebutler_worker.egress.service import ModelService
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy, trial_directories
+from codebutler_worker.sandbox.prelude import GIT_NOTICE
 from codebutler_worker.sandbox.process import run_to_end
 
 WITH_PROXY = ("bwrap", "docker")
@@ -20,6 +28,67 @@ NO_SANDBOX = "none"
 NO_PROXY_HERE = (
     '{key} "hosts" needs bubblewrap or docker: set sandbox.mode to "bwrap" or "docker", or {key} to "open"'
 )
+TRIAL_S = 20.0
+PROGRAM = ("/bin/sh", "-c", "exit 42")
+Kind = Literal["none", "hosts", "open"]
+ONLY_HOSTS = (
+    "The network of this sandbox: besides your model's service it reaches {hosts}. Other hosts answer 403, by the "
+    "decision of this machine's owner: do not try to get around it. If a task needs one (say, to install packages), "
+    'tell the person that the owner can add it to `sandbox.hosts`, or set `sandbox.network` to "open", in the '
+    "configuration."
+)
+NO_NETWORK = (
+    "This sandbox has no network, by the decision of this machine's owner: do not try to get around it. If a task "
+    "needs one (say, to install packages), tell the person that the owner can name hosts in `sandbox.hosts` in the "
+    "configuration."
+)
+
+
+class NetworkPolicy(Struct, frozen=True):
+    """Opens network access as configured. ``hosts`` come from the configuration; ``sandboxed``: there is a sandbox, so
+    a key can be kept outside it; ``logged``: the hosts whose refusal is in the log."""
+
+    kind: Kind = "open"
+    hosts: tuple[str, ...] = ()
+    sandboxed: bool = False
+    dialer: Dialer = msgspec.field(default_factory=Dialer)
+    logged: set[HostPort] = msgspec.field(default_factory=set)
+
+    async def open(
+        self, workdir: Path, service: ModelService | None = None, needed: tuple[str, ...] = ()
+    ) -> NetworkAccess:
+        """Network access for one program in ``workdir``: to ``service`` and, without a service, to the ``needed``
+        hosts. ``hosts``: through the proxy only; ``open``: the full network, and the proxy only if a key must be added.
+
+        Raises SandboxUnavailableError.
+        """
+        if self.kind == "none":
+            return NetworkAccess("none", env=IMPATIENT)
+        if not self.sandboxed:
+            return NetworkAccess()
+        # With an open network everybody on this machine can reach the proxy, so it serves the model's service only.
+        listed = (*self.hosts, *needed) if self.kind == "hosts" else ()
+        proxy = Proxy(Rules(Hosts(listed), service), self.dialer, logged=self.logged)
+        access = ProxiedAccess(proxy=proxy, refused=proxy.refused, gauge=proxy.gauge)
+        try:
+            if self.kind == "hosts":
+                access.behind_socket(workdir)
+            elif service is not None and service.keys:
+                await access.here()
+        except OSError as error:
+            raise SandboxUnavailableError(
+                f"cannot open the sandbox's proxy ({error.strerror}): check {error.filename or SHORT}"
+            ) from error
+        if access.port and service is not None:
+            proxy.prepare()  # while the program starts
+        return access
+
+    def notice(self) -> str:
+        """What to tell an agent about its network; "" if nothing."""
+        network = NO_NETWORK if self.kind == "none" else ""
+        if self.kind == "hosts":
+            network = ONLY_HOSTS.format(hosts=", ".join(self.hosts) or "nothing")
+        return "\n\n".join(filter(None, (network, GIT_NOTICE if self.sandboxed else "")))
 
 
 def for_agents(section: SandboxSection, sandbox: str, env: Mapping[str, str]) -> NetworkPolicy:
@@ -72,14 +141,8 @@ def _policy(
     return NetworkPolicy(kind, section.hosts, sandboxed=True, dialer=Dialer(env))
 
 
-# Check that the network access works here, with a program that does nothing.
-
-TRIAL_S = 20.0
-PROGRAM = ("/bin/sh", "-c", "exit 42")
-
-
 async def try_network_access(sandbox: Sandbox, network_policy: NetworkPolicy) -> None:
-    """Raises SandboxUnavailableError with what to do."""
+    """Check that it works here, with a program that does nothing. Raises SandboxUnavailableError with what to do."""
     with trial_directories() as directories:
         workdir = directories.workdir
         async with await network_policy.open(workdir) as access:

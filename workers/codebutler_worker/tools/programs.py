@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from codebutler.domain.errors import AgentUnavailableError
-from codebutler_worker.egress.access import NetworkPolicy
 from codebutler_worker.egress.hosts import HostPort
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.prelude import hint
 from codebutler_worker.sandbox.process import run_to_end

@@ -15,8 +15,9 @@ from codebutler.domain.clock import Clock
 from codebutler.domain.errors import AgentUnavailableError, SandboxUnavailableError
 from codebutler.platform.system import this_system
 from codebutler.platform.tasks import wait_for
-from codebutler_worker.egress.access import NetworkAccess, NetworkPolicy
+from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.egress.hosts import HostPort
+from codebutler_worker.egress.policy import NetworkPolicy
 from codebutler_worker.sandbox.port import Sandbox, SandboxPolicy
 from codebutler_worker.sandbox.pty import INTERRUPT, PtyProcess
 from codebutler_worker.tools.programs import shorten_output
