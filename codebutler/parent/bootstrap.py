@@ -195,6 +195,7 @@ def _inbound(parts: Parts, outbound: Outbound) -> Inbound:
     files = JobFiles(
         lambda: job_sources(given.home, repos.table, given.env, provenance, parts.told_jobs),
         lambda: weekly_jobs(repos.table.served),
+        lambda: (each.entry.name for each in repos.table.absent),
     )
     scheduler = Scheduler(parts.notes, publish, files.look, clock, parts.tasks)
     parts.listeners.on_ended.append(scheduler.ended)

@@ -63,12 +63,15 @@ class News(Struct, frozen=True):
 
 
 class FoundJobs(Struct, frozen=True):
-    """All jobs by their key, all hooks by name. ``unsettled``: a file is being written, so look again soon."""
+    """All jobs by their key, all hooks by name. ``unsettled``: a file is being written, so look again soon. ``unread``:
+    repositories whose jobs are not known, since no version of their file has been valid so far; "" if it is the
+    home's."""
 
     jobs: Mapping[str, Job]
     hooks: Mapping[str, Hook] = msgspec.field(default_factory=dict)
     news: tuple[News, ...] = ()
     unsettled: bool = False
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class _Reading:
 
 class JobFiles(Struct):
     """Reads all files; the last valid version stays in force while a file is broken. ``own`` are the jobs that settings
-    ask for, by key.
+    ask for, by key. ``absent``: repositories that cannot be served now.
 
     A change counts once it has been read twice: editors empty a file before they write it, and all jobs would be gone
     in between.
@@ -90,6 +93,7 @@ class JobFiles(Struct):
 
     sources: Callable[[], list[JobSource]]
     own: Callable[[], Mapping[str, Job]] = dict
+    absent: Callable[[], Iterable[str]] = tuple
     _read: dict[str, _Reading] = msgspec.field(default_factory=dict)
     _seen_once: dict[str, _Reading] = msgspec.field(default_factory=dict)
 
@@ -112,7 +116,8 @@ class JobFiles(Struct):
                 jobs.setdefault(key_of(job), job)
         self._read, self._seen_once = current, seen_once
         hooks = {hook.name: hook for read in current.values() for hook in read.contents.hooks}
-        return FoundJobs(jobs, hooks, tuple(news), unsettled=bool(seen_once))
+        unread = {repo for repo, read in current.items() if read.trouble and not read.contents.jobs}
+        return FoundJobs(jobs, hooks, tuple(news), bool(seen_once), frozenset({*unread, *self.absent()}))
 
     def content(self, repo: str) -> tuple[bytes | None, str]:
         """The repository's file as it was last read, and why it does not count; None and "" without one."""
@@ -157,7 +162,8 @@ def _news(before: _Reading | None, now: _Reading) -> list[str]:
     if now == before:
         return []
     if now.trouble:
-        return [f"{now.trouble}; the previous jobs stay in force"]
+        stay = before is not None
+        return [f"{now.trouble}; {'the previous jobs stay in force' if stay else 'none of its jobs run'}"]
     if before is None:
         return []
     if told := difference(*({job.name: job.digest for job in each.contents.jobs} for each in (before, now))):

@@ -208,7 +208,7 @@ class Scheduler:
         now = self._clock.now()
         await self.change(
             lambda schedule: transitions.begin(
-                transitions.reconcile(schedule, self.jobs.values(), now), self.jobs, now
+                transitions.reconcile(schedule, self.jobs.values(), now, found.unread), self.jobs, now
             )
         )
         self._ready.set()
@@ -227,7 +227,7 @@ class Scheduler:
         """Sleep until something may be due, or a file or the schedule may have changed."""
         if self._wanted > self._looks:
             return
-        due = transitions.next_at(self.schedule)
+        due = transitions.next_at(self.schedule, self.jobs)
         wait_s = look_s if due is None else min(look_s, (due - self._clock.now()).total_seconds())
         self._wake.clear()
         await wait_for(self._clock, self._wake, max(wait_s, SHORTEST_S))

@@ -72,11 +72,20 @@ def key_of(job: Job) -> str:
     return f"{job.repo}/{job.name}"
 
 
-def reconcile(schedule: Schedule, jobs: Iterable[Job], now: datetime) -> Schedule:
+def reconcile(
+    schedule: Schedule, jobs: Iterable[Job], now: datetime, unread: Collection[str] = ()
+) -> Schedule:
     """The schedule for the current files: new and changed jobs wait for their next time, changed ones lose their
-    failures, removed ones are dropped."""
+    failures, removed ones are dropped. Jobs of ``unread`` repositories ("": of all) may still be there: they keep what
+    they have, but not their run."""
     known = schedule.jobs
-    return replace(schedule, jobs={key_of(job): _known(known.get(key_of(job)), job, now) for job in jobs})
+    current = {key_of(job): _known(known.get(key_of(job)), job, now) for job in jobs}
+    unknown = {
+        key: replace(state, begun=None, awaited=NOWHERE)
+        for key, state in known.items()
+        if key not in current and ("" in unread or key.partition("/")[0] in unread)
+    }
+    return replace(schedule, jobs=current | unknown)
 
 
 def _known(state: JobState | None, job: Job, now: datetime) -> JobState:
@@ -213,9 +222,9 @@ def without_timer(schedule: Schedule, timer_id: str) -> Schedule:
     return replace(schedule, timers=tuple(each for each in schedule.timers if each.id != timer_id))
 
 
-def next_at(schedule: Schedule) -> datetime | None:
-    """When something is next due."""
-    times = [state.next for state in schedule.jobs.values() if state.next is not None]
+def next_at(schedule: Schedule, jobs: Collection[str]) -> datetime | None:
+    """When a timer or one of these jobs is next due."""
+    times = [state.next for key, state in schedule.jobs.items() if state.next is not None and key in jobs]
     return min([*times, *(timer.at for timer in schedule.timers)], default=None)
 
 

@@ -61,3 +61,24 @@ def test_the_last_jobs_removal_and_what_is_wrong_without_any_job_are_told_in_the
     assert "the previous jobs stay in force" in news.line
     assert news.trouble
     assert looks.look().news == ()
+
+
+def test_a_file_that_is_wrong_at_the_start_has_jobs_that_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text("jobs: {")
+    looks = files(tmp_path)
+    found = looks.look()
+    assert not found.jobs
+    assert found.unread == {"shop"}
+    assert "none of its jobs run" in found.news[0].line
+    (tmp_path / "jobs.yaml").write_text(ONE)
+    looks.look()
+    found = looks.look()
+    assert (list(found.jobs), found.unread) == (["shop/look"], frozenset())
+    (tmp_path / "jobs.yaml").write_text("jobs: {")
+    looks.look()
+    assert looks.look().unread == frozenset()
+
+
+def test_the_jobs_of_a_repository_that_cannot_be_served_are_not_gone(tmp_path: Path) -> None:
+    looks = JobFiles(list, absent=lambda: ["shop"])
+    assert looks.look().unread == {"shop"}

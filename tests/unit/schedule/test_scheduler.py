@@ -29,6 +29,7 @@ from codebutler.schedule.commands import Asker, ScheduleCommands
 from codebutler.schedule.files import FoundJobs
 from codebutler.schedule.jobs import JobPlace, parse_file, place_at
 from codebutler.schedule.scheduler import Scheduler
+from codebutler.schedule.state import paused
 from codebutler.supervisor.port import Shared
 from codebutler.supervisor.supervisor import Supervisor
 from tests.clock import ManualClock, settle
@@ -226,6 +227,23 @@ async def test_what_was_just_vouched_for_is_known_before_that_is_answered() -> N
         async with asyncio.timeout(30):
             await scheduler.look_again()
         assert set(scheduler.jobs) == set(scheduler.schedule.jobs) == {"shop/more"}
+
+
+async def test_a_paused_job_stays_paused_though_its_file_is_wrong_at_the_next_start() -> None:
+    world = World()
+    async with world.life() as scheduler:
+        await calm()
+        await scheduler.change(lambda schedule: paused(schedule, "shop/tests", "by UYOU"))
+    wrong = True
+    shown = world.look
+    world.look = lambda: FoundJobs({}, unread=frozenset({"shop"})) if wrong else shown()  # type: ignore[method-assign]
+    async with world.life() as scheduler:
+        await calm()
+        await world.passes(2)
+        wrong = False
+        await world.passes(2)
+        assert scheduler.schedule.jobs["shop/tests"].paused == "by UYOU"
+        assert not world.wishes
 
 
 async def test_a_file_that_never_holds_still_is_not_waited_for_long() -> None:

@@ -138,6 +138,19 @@ def test_a_changed_job_waits_for_its_new_time_and_is_forgiven() -> None:
     assert reconcile(schedule, [], at(1)).jobs == {}
 
 
+@pytest.mark.parametrize(("unread", "is_kept"), [({"shop"}, True), ({""}, True), ({"tools"}, False)])
+def test_what_a_person_has_paused_stays_paused_while_its_file_cannot_be_read(
+    unread: set[str], is_kept: bool
+) -> None:
+    one = job()
+    schedule = said(paused(due_at(one, book_of(one), at(1)), KEY, "by UYOU"), KEY, "1.1", at(1))
+    kept = reconcile(schedule, [], at(2), unread)
+    assert (KEY in kept.jobs) == is_kept
+    assert next_at(kept, {}) is None
+    again = reconcile(kept, [one], at(3)).jobs[KEY]
+    assert (again.paused, again.awaited) == ("by UYOU" if is_kept else "", "")
+
+
 def test_a_run_that_was_said_but_not_handed_in_is_still_to_be_handed_in() -> None:
     one = job()
     schedule = said(due_at(one, book_of(one), at(1)), KEY, "1.1", at(1))
@@ -154,7 +167,7 @@ def test_switched_off_in_the_file_it_never_runs() -> None:
 def test_timers_come_and_go_once() -> None:
     timer = Timer(id="a", at=at(1), user="U1", repo="shop", channel="C1", text="look")
     schedule = with_timer(with_timer(Schedule(), timer), timer)
-    assert next_at(schedule) == at(1)
+    assert next_at(schedule, {}) == at(1)
     assert without_timer(schedule, "a") == Schedule()
 
 
