@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: no locale makes an answer fail
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
     try:
         if COMPLETION_VARIABLE in os.environ:
             return _complete(sys.argv[1:] if argv is None else argv)

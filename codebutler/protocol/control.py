@@ -299,7 +299,8 @@ class _Connection:
 
 async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlReply, None]:
     """All replies of the running supervisor. Raises NotRunningError if there is none, CodeButlerError if we may not
-    ask it."""
+    ask it, or it could not read the request."""
+    line = _line_of(request)
     if len(os.fsencode(path)) > this_system().socket_path_bytes:
         raise NotRunningError  # no supervisor can be there
     try:
@@ -310,7 +311,7 @@ async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlRepl
         raise CodeButlerError(f"cannot open {path}: {reason(error)}") from error
     decoder: msgspec.json.Decoder[ControlReply] = msgspec.json.Decoder(ControlReply)
     try:
-        writer.write(msgspec.json.encode(request) + b"\n")
+        writer.write(line)
         await writer.drain()
         while line := await reader.readline():
             yield decoder.decode(line)
@@ -318,6 +319,16 @@ async def ask(path: Path, request: ControlRequest) -> AsyncGenerator[ControlRepl
         raise ProtocolError(f"the supervisor's answer cannot be read: {error}") from error
     finally:
         writer.close()
+
+
+def _line_of(request: ControlRequest) -> bytes:
+    try:
+        line = msgspec.json.encode(request) + b"\n"
+    except UnicodeEncodeError:
+        raise ProtocolError("the text is not valid UTF-8: convert it first") from None
+    if len(line) > LINE_LIMIT_BYTES:
+        raise ProtocolError(f"the text is too long: send at most {LINE_LIMIT_BYTES // 2**20} MB, or a file")
+    return line
 
 
 async def reply_to(path: Path, request: ControlRequest, kind: type[T]) -> T | None:

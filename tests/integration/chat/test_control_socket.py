@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from codebutler.domain.errors import CodeButlerError, NotRunningError
+from codebutler.domain.errors import CodeButlerError, NotRunningError, ProtocolError
 from codebutler.protocol.control import (
+    LINE_LIMIT_BYTES,
     ChatInput,
     ChatOpened,
     ChatRequest,
@@ -138,3 +139,13 @@ async def test_a_home_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("not a directory")
     with pytest.raises(CodeButlerError, match=r"cannot open .*home/s\.sock: not a directory"):
         await replies(tmp_path / "home/s.sock", StatusRequest())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("x" * LINE_LIMIT_BYTES, "too long: send at most 4 MB"), ("\udcff", "not valid UTF-8")]
+)
+async def test_what_the_supervisor_could_not_read_is_not_sent(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "s.sock"
+    async with control_server(path, Scripted().answer, Scripted().chat):
+        with pytest.raises(ProtocolError, match=said):
+            await replies(path, SendRequest(repo="r", text=text))
