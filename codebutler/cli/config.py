@@ -165,8 +165,10 @@ def _with(layer: Layer, key: str, value: object) -> Layer:
 
 
 def without(layer: Layer, key: str) -> Layer:
-    """The layer without that key. Raises ConfigError if it is not in it."""
-    present = [(path, value) for path, value in leaves(layer) if ".".join(path) != key]
+    """The layer without that key and those below it. Raises ConfigError if it is not in it."""
+    present = [
+        (path, value) for path, value in leaves(layer) if not f"{'.'.join(path)}.".startswith(f"{key}.")
+    ]
     if len(present) == len(list(leaves(layer))):
         raise ConfigError(f"{key} is not set there: `codebutler config` shows where each value comes from")
     remaining: Layer = {}

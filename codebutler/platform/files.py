@@ -143,6 +143,10 @@ class PrivateDir:
 
     def write(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Replace the file atomically: a crash leaves the old or the new one. Raises CodeButlerError."""
+        if not self._follow and (self.path / name).is_symlink():
+            target = (self.path / name).resolve()
+            with PrivateDir(target.parent, follow_links=True) as directory:
+                return directory.write(target.name, data, mode)
         temporary = f".{name}.{secrets.token_hex(6)}"
         try:
             fd = os.open(

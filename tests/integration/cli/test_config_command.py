@@ -144,6 +144,24 @@ def test_an_agent_that_is_gone_can_be_replaced(cli: Cli) -> None:
     assert cli("config", "set", "agent.default", "claude").code == 0
 
 
+def test_what_was_set_as_an_object_can_be_unset(cli: Cli) -> None:
+    cli("config", "set", "claude.model", "opus")
+    cli("config", "set", "claude.mcp", '{"a": {"command": "a", "args": ["b"]}, "ab": {"command": "b"}}')
+    assert cli("config", "unset", "claude.mcp.a").code == 0
+    assert json.loads(cli.home.config.read_text())["claude"]["mcp"] == {"ab": {"command": "b"}}
+    assert cli("config", "unset", "claude.mcp").code == 0
+    assert json.loads(cli.home.config.read_text()) == {"claude": {"model": "opus"}}
+
+
+def test_a_linked_file_is_changed_where_it_is(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "dotfiles.json").write_text("{}")
+    cli.home.ensure()
+    cli.home.config.symlink_to("../dotfiles.json")
+    assert cli("config", "set", "agent.default", "kimi").code == 0
+    assert json.loads((tmp_path / "dotfiles.json").read_text()) == {"agent": {"default": "kimi"}}
+    assert cli.home.config.is_symlink()
+
+
 def at_once(*commands: Callable[[], object]) -> None:
     start = threading.Barrier(len(commands))
 
