@@ -60,6 +60,14 @@ async def test_ctrl_c_interrupts_the_command_and_not_the_shell(context: Context)
     assert (await run(context, "echo $A")).text.startswith("kept\n")
 
 
+async def test_whatever_a_program_did_to_the_terminal_the_next_command_is_not_shown(context: Context) -> None:
+    for mode in ("sane", "raw -echo", "echo -isig"):
+        await run(context, f"stty {mode}")
+        assert (await run(context, "echo as ever")).text.startswith("as ever\n(")
+        assert (await run(context, "sleep 60", wait_s=0)).exit_code is None
+        assert (await run(context, signal="CTRL_C")).exit_code == 130
+
+
 async def test_what_ignores_ctrl_c_is_ended_with_its_shell(context: Context) -> None:
     others = (await descendants(os.getpid())).keys()
     await run(context, "cd src; A=gone")

@@ -166,6 +166,14 @@ class PtyProcess(Program):
         """Whether the terminal buffers whole lines for the program, which is the default."""
         return not self._closing and bool(termios.tcgetattr(self._slave)[3] & termios.ICANON)
 
+    def tidy(self) -> None:
+        """Undo what programs did to the terminal: it takes whole lines and Ctrl-C, and shows nothing of its input."""
+        if not self._closing:
+            mode = termios.tcgetattr(self._slave)
+            mode[0] |= termios.ICRNL
+            mode[3] = mode[3] & ~termios.ECHO | termios.ICANON | termios.ISIG
+            termios.tcsetattr(self._slave, termios.TCSANOW, mode)
+
     async def write(self, data: bytes) -> bool:
         """Type ``data``; False if the program does not read."""
         return not self._closing and await asyncio.to_thread(self._write, data)

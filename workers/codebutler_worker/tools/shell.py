@@ -85,6 +85,7 @@ class ShellTerminal:
         if self._busy:
             raise ToolError(BUSY)
         process = await self._start()
+        process.tidy()
         self._reader.forget()
         self._number += 1
         self._busy = True
