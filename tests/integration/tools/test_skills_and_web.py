@@ -31,8 +31,8 @@ try:
 except OSError as error:
     network = type(error).__name__
 keys = [name for name in os.environ if "KEY" in name and not name.startswith("GIT_CONFIG_KEY")]
-text = f"{len(given['arguments'])} characters in {os.path.basename(given['workdir'])}, keys {keys}"
-print(json.dumps({"text": text, "network": network}))
+text = f"{len(given['arguments'])} characters in {os.path.basename(given['workdir'])}, keys {keys}\\u2028\\x85"
+print(json.dumps({"text": text, "network": network}, ensure_ascii=False))
 """
 
 
@@ -66,7 +66,7 @@ async def test_a_code_skill_runs_behind_the_walls_and_answers_in_json(
     assert tool.kind == "command"
     result = await call(tool, context, '{"name": "count", "arguments": "héllo\\n\\"there\\""}')
     assert result.ok, result.text
-    assert result.text == f"13 characters in {context.workdir.name}, keys []"
+    assert result.text == f"13 characters in {context.workdir.name}, keys []\u2028\x85"
     assert result.argv == ("python3", "count/skill.py")
 
 

@@ -197,9 +197,10 @@ async def _use(library: Library, context: Context, args: _UseSkill) -> Result:
 
 def _skill_answer(skill: Skill, ran: ProgramOutput) -> str:
     """The program's answer: the JSON object in its last line. Raises ToolError if there is none."""
-    lines = ran.output.strip().splitlines()
+    # Only a line feed: in a text of JSON, other ends of lines need no escape.
+    last = ran.output.strip().rpartition("\n")[2]
     try:
-        return msgspec.json.decode(lines[-1] if lines else "", type=_SkillOutput).text or "(no output)"
+        return msgspec.json.decode(last, type=_SkillOutput).text or "(no output)"
     except (msgspec.DecodeError, UnicodeError):
         raise ToolError(
             f'the skill {skill.name} did not end with a line of JSON such as {{"text": "…"}}'
