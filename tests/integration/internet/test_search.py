@@ -94,3 +94,10 @@ async def test_a_service_that_is_away_is_one_line() -> None:
     service = WebSearch(TavilySection(api_key=KEY, base_url="http://127.0.0.1:9"))
     with pytest.raises(RemoteError, match="cannot be reached"):
         await service.search("q", "basic", 5)
+
+
+@pytest.mark.parametrize(("key", "proxy"), [("tvly-\u200b", ""), (KEY, "proxy:3128")])
+async def test_what_cannot_be_used_is_said(key: str, proxy: str) -> None:
+    service = WebSearch(TavilySection(api_key=key, base_url="http://192.0.2.1/"), {"HTTP_PROXY": proxy})
+    with pytest.raises(RemoteError, match=r"tavily.apiKey.*HTTPS_PROXY"):
+        await service.search("q", "basic", 1)

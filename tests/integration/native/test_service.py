@@ -261,6 +261,16 @@ async def test_an_unreachable_service_is_said_in_one_line(server: CompletionsSer
     await model.close()
 
 
+@pytest.mark.parametrize(
+    ("key", "proxy"), [(f"{KEY}\u200b", ""), (KEY, "proxy:3128"), (KEY, "socks5://127.0.0.1:9")]
+)
+async def test_what_cannot_be_used_is_said_without_the_key(key: str, proxy: str) -> None:
+    model = OpenAIModel(Endpoint("http://192.0.2.1/v1", "m", key), _Hurry(), {"HTTP_PROXY": proxy})
+    with pytest.raises(ModelError, match=r"native.apiKey.*HTTPS_PROXY") as caught:
+        await complete(model, PROMPT)
+    assert KEY not in str(caught.value)
+
+
 class _Hurry(SystemClock):
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10.0
 DETAIL_CHARS = 200
+UNUSABLE = "use a key of plain characters ({key}), and http://HOST:PORT for a proxy (HTTPS_PROXY)"
+"""The HTTP library takes no other ones: it raises ValueError, or ImportError for SOCKS."""
 T = TypeVar("T")
 
 
@@ -87,6 +89,9 @@ class WebService(Struct, frozen=True):
             raise RemoteError(
                 f"{self.name} cannot be reached ({type(error).__name__}): check {self.section}.baseUrl"
             ) from None
+        except (ValueError, ImportError):
+            why = UNUSABLE.format(key=f"{self.section}.apiKey")
+            raise RemoteError(f"{self.name} cannot be reached: {why}") from None
         if body is None:
             raise RemoteError(f"{self.name} sent too much: ask for less")
         return response.status_code, body

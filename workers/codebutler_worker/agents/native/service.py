@@ -24,7 +24,7 @@ from codebutler_worker.agents.native.model import (
     ModelRequest,
 )
 from codebutler_worker.agents.native.services import Dialect, learned, pause_s, refusal, retry_after_s
-from codebutler_worker.internet.remote import proxy_of
+from codebutler_worker.internet.remote import UNUSABLE, proxy_of
 
 # Server-sent events, as far as chat completions use them: bytes in, the ``data`` of each event out.
 #
@@ -220,13 +220,17 @@ class OpenAIModel:
                 write=patience.write_s,
                 pool=patience.connect_s,
             )
-            self._client = httpx.AsyncClient(
-                headers=headers,
-                timeout=timeout,
-                proxy=proxy_of(self._endpoint.base_url, self._env),
-                verify=self._certificates(),
-                trust_env=False,
-            )
+            try:
+                self._client = httpx.AsyncClient(
+                    headers=headers,
+                    timeout=timeout,
+                    proxy=proxy_of(self._endpoint.base_url, self._env),
+                    verify=self._certificates(),
+                    trust_env=False,
+                )
+            except (ValueError, ImportError):
+                why = UNUSABLE.format(key="native.apiKey")
+                raise ModelError("refused", f"the model service cannot be reached: {why}") from None
         return self._client
 
     def _certificates(self) -> ssl.SSLContext | bool:
