@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from hypothesis import given
@@ -151,3 +152,15 @@ def test_a_flood_on_the_second_screen_gives_the_first_one_back() -> None:
 
 def test_random_bytes_are_shown_in_bounded_time() -> None:
     assert lines(os.urandom(100_000))
+
+
+@pytest.mark.parametrize("control", ["\x1b#8", "\x1b[2J", "\x1b[H\x1b[J", "\x1b[1J", "\x1b[?5h\x1b[?5l"])
+def test_no_control_sequence_takes_much_longer_than_text(control: str) -> None:
+    """A program's whole output is read, and whoever writes a file that somebody prints decides what that is."""
+    screen = TerminalScreen()
+    screen.feed(b"x" * 220 * 50)
+    began_s = time.process_time()
+    screen.feed(control.encode() * (60_000 // len(control)))
+    assert time.process_time() - began_s < 5
+    screen.feed(b"\x1b[2J\x1b[Habove\r\nhere\r\nbelow\x1b[2;3H\x1b[J")
+    assert screen.take().live == ("above", "he")

@@ -31,6 +31,8 @@ _UNKNOWN = re.compile(r"\x1b(?:\[(?:[<=>][0-9;:]*|[0-9;]*:[0-9;:]*)[ -/]*[@-~]|[
 _UNFINISHED = re.compile(r"\x1b(?:\[[<=>]?[0-9;:]*[ -/]*)?\Z")
 
 LONGEST_LINE_CHARS = 8 * 2**10
+REVERSED = 5
+"""DECSCNM, the screen's colours exchanged: we show none, and pyte would visit every cell."""
 OTHER_SCREEN = frozenset({47, 1047, 1049})
 """xterm's modes for the alternate screen, which full-screen programs draw on and leave without a trace."""
 _BLANK = Char(" ")
@@ -179,7 +181,7 @@ class Grid(pyte.Screen):
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
         """As in pyte; the alternate screen (DECSET 47, 1047, 1049) starts empty, and the main one is saved."""
-        super().set_mode(*modes, **kwargs)
+        super().set_mode(*(mode for mode in modes if mode != REVERSED), **kwargs)
         if kwargs.get("private") and self._aside is None and not OTHER_SCREEN.isdisjoint(modes):
             at = (self.cursor.x, self.cursor.y)
             self._aside = _Aside(self.buffer, at, self.margins, self._wrapped, self._first, self._carry)
@@ -189,7 +191,7 @@ class Grid(pyte.Screen):
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
         """As in pyte; the saved screen is shown again."""
-        super().reset_mode(*modes, **kwargs)
+        super().reset_mode(*(mode for mode in modes if mode != REVERSED), **kwargs)
         if kwargs.get("private") and not OTHER_SCREEN.isdisjoint(modes):
             self._put_back()
 
@@ -240,12 +242,19 @@ class Grid(pyte.Screen):
         self._wrapped.discard(self.cursor.y)
         super().erase_in_line(how, private)
 
-    def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
-        """As in pyte; clearing the whole screen starts a new one."""
+    def erase_in_display(self, how: int = 0, *_args: Any, **_kwargs: Any) -> None:
+        """As in pyte, which visits every cell; clearing the whole screen starts a new one."""
         self._wrapped.clear()
         if how in (2, 3):
             self._first = 0
-        super().erase_in_display(how, *args, **kwargs)
+            self.buffer.clear()
+        elif how in (0, 1):
+            for y in range(self.cursor.y) if how else range(self.cursor.y + 1, self.lines):
+                self.buffer.pop(y, None)
+            self.erase_in_line(how)
+
+    def alignment_display(self) -> None:
+        """Does nothing: a test picture (DECALN) takes three bytes, and the time of eleven thousand characters."""
 
     @property
     def at_end(self) -> bool:
