@@ -112,7 +112,7 @@ def create(
 def copy(old: Annotated[Path, typer.Argument(help="The gateway's previous cluster.json.")]) -> None:
     """Copy our data from other NATS servers to this cluster's new ones, such as from one server to three."""
     need_cluster()
-    from codebutler.cluster.copying import copy_streams
+    from codebutler.cluster.streams import copy_streams
 
     before, now = read_gateway_membership(old), read_membership(home(), gateway=True)
     found = asyncio.run(copy_streams(before, now, SystemClock()))

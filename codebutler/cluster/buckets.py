@@ -1,27 +1,16 @@
-"""What JetStream keeps for us: the key-value store, whose small values can be changed only by a writer that knows their
-latest revision; and streams, on as many servers as there are, up to three: created there, and spread when servers are
-added."""
+"""The key-value store of NATS: small values that can be changed only by a writer that knows their latest revision."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from nats.errors import Error as NatsError
-from nats.js import JetStreamContext, api
-from nats.js.errors import (
-    APIError,
-    KeyDeletedError,
-    KeyNotFoundError,
-    KeyWrongLastSequenceError,
-    NotFoundError,
-)
+from nats.js.errors import KeyDeletedError, KeyNotFoundError, KeyWrongLastSequenceError
 from nats.js.kv import KeyValue
 
-from codebutler.cluster.membership import USUAL_REPLICAS
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
 
@@ -30,13 +19,6 @@ READ_S = 10.0
 POLL_S = 0.05
 
 T = TypeVar("T")
-TOO_FEW_SERVERS = (10005, 10023, 10074)
-"""The server's error codes for: no suitable peers, no room on them, no replicas without a cluster."""
-STREAM_CONFIG_DIFFERS = 10058
-"""The error code for an existing stream with another configuration."""
-OWN_PREFIXES = ("CB_", "KV_CB_")
-
-log = logging.getLogger("codebutler.cluster")
 
 
 class BusError(CodeButlerError):
@@ -155,82 +137,3 @@ class KeyBucket:
             with contextlib.suppress(NatsError):
                 await watcher.stop()  # type: ignore[no-untyped-call]
         return found
-
-
-async def list_streams(jetstream: JetStreamContext) -> list[api.StreamInfo]:
-    """All streams on the servers. Raises NatsError."""
-    found: list[api.StreamInfo] = []
-    while page := await cancellable(jetstream.streams_info(len(found))):
-        found += page
-    return found
-
-
-class JetStreams:
-    """Creates and spreads streams and buckets. ``replicas``: on how many servers; 0 = on three, or on one if there are
-    fewer than three."""
-
-    def __init__(self, jetstream: JetStreamContext, replicas: int) -> None:
-        self._jetstream = jetstream
-        self._choices = (replicas,) if replicas else (USUAL_REPLICAS, 1)
-
-    async def ensure(self, config: api.StreamConfig) -> None:
-        """Create the stream unless it exists with this configuration. Raises NatsError."""
-        await self._create_replicated(lambda replicas: self._create_or_update(config, replicas))
-
-    async def _create_or_update(self, config: api.StreamConfig, replicas: int) -> None:
-        try:
-            await self._jetstream.add_stream(config.evolve(num_replicas=replicas))
-        except APIError as error:
-            if error.err_code != STREAM_CONFIG_DIFFERS:
-                raise
-            existing = await self._jetstream.stream_info(config.name or "")
-            copies = max(replicas, existing.config.num_replicas or 1)
-            await self._jetstream.update_stream(config.evolve(num_replicas=copies))
-
-    async def bucket(self, config: api.KeyValueConfig) -> None:
-        """Create the bucket unless it exists. Raises NatsError."""
-        with contextlib.suppress(NotFoundError):
-            await self._jetstream.key_value(config.bucket)
-            return
-        await self._create_replicated(
-            lambda replicas: self._jetstream.create_key_value(config.evolve(replicas=replicas))
-        )
-
-    async def _create_replicated(self, create: Callable[[int], Awaitable[object]]) -> None:
-        """Create it on as many servers as there are. Raises NatsError."""
-        for replicas in self._choices:
-            try:
-                await create(replicas)
-            except APIError as error:
-                if error.err_code not in TOO_FEW_SERVERS or replicas == self._choices[-1]:
-                    raise
-            else:
-                return
-
-    async def ping_leaders(self, buckets: Sequence[str]) -> None:
-        """Return once whoever leads each of them has answered. Raises BusError, after some seconds."""
-        await asyncio.gather(*map(self._ping_leader, buckets))
-
-    async def _ping_leader(self, bucket: str) -> None:
-        with contextlib.suppress(NotFoundError):
-            await bus_call(self._jetstream.stream_info(f"KV_{bucket}"), NotFoundError)
-
-    async def spread(self) -> int:
-        """Spread streams that are on fewer servers than possible; returns how many there were. Raises BusError."""
-        moved = 0
-        for info in await self._all():
-            if (info.config.num_replicas or 1) >= self._choices[0]:
-                continue
-            try:
-                wider = info.config.evolve(num_replicas=self._choices[0])
-                await bus_call(self._jetstream.update_stream(wider), APIError)
-            except APIError as error:
-                if error.err_code not in TOO_FEW_SERVERS:
-                    log.warning("cannot keep %s on %d servers: %s", info.config.name, self._choices[0], error)
-            else:
-                moved += 1
-        return moved
-
-    async def _all(self) -> list[api.StreamInfo]:
-        found = await bus_call(list_streams(self._jetstream))
-        return [info for info in found if (info.config.name or "").startswith(OWN_PREFIXES)]

@@ -24,7 +24,7 @@ from nats.errors import NoRespondersError
 from nats.js import JetStreamContext, api
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
-from codebutler.cluster.buckets import BusError, JetStreams, KeyBucket, bus_call, cancellable
+from codebutler.cluster.buckets import BusError, KeyBucket, bus_call, cancellable
 from codebutler.cluster.connection import (
     ANSWER_S,
     BLOCK_S,
@@ -38,6 +38,7 @@ from codebutler.cluster.connection import (
 )
 from codebutler.cluster.membership import ClusterMembership, answer_subject
 from codebutler.cluster.server import server_problem
+from codebutler.cluster.streams import JetStreams
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import ConfigError, FrameTooLargeError
 from codebutler.platform.tasks import beside, wait_for

@@ -13,13 +13,12 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import api
-from nats.js.errors import APIError
 
 from codebutler.cluster.authority import read_authority
-from codebutler.cluster.buckets import list_streams
 from codebutler.cluster.connection import connected_client
 from codebutler.cluster.membership import USUAL_REPLICAS, is_host, read_membership
 from codebutler.cluster.server import server_problem
+from codebutler.cluster.streams import all_streams
 from codebutler.config.paths import Home
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError, ConfigError
@@ -147,12 +146,7 @@ def _server(body: bytes, answered_at: datetime, missing: Mapping[str, str]) -> S
 
 async def read_streams(client: Client) -> tuple[StreamFacts, ...]:
     """All streams, and which servers have them. Raises CodeButlerError."""
-    try:
-        found = await list_streams(client.jetstream(timeout=ANSWERS_S))
-    except (NatsError, OSError) as error:
-        reason = error.description if isinstance(error, APIError) else error
-        raise CodeButlerError(f"the streams cannot be listed: {reason or type(error).__name__}") from error
-    return tuple(map(_stream, found))
+    return tuple(map(_stream, await all_streams(client)))
 
 
 def _stream(stream: api.StreamInfo) -> StreamFacts:

@@ -17,6 +17,7 @@ from codebutler.cluster.membership import ANSWERS, consumer_of, orders_to, quest
 from codebutler.cluster.messages import (
     CLUSTER_VERSION,
     DROPPED,
+    HEARTBEAT_S,
     AskOrder,
     CallAnswer,
     CheckPullsOrder,
@@ -47,7 +48,6 @@ from codebutler.protocol.conversations import ANSWERED_BY
 from codebutler.supervisor.supervisor import RESTART_GRACE_S, RepoRow
 from codebutler.supervisor.workers import Workers
 
-HEARTBEAT_S = 2.0
 UNANSWERED = 3
 """After this many beats without an answer we try another server: ours may be cut off from the gateway."""
 REFRESH_S = 10.0

@@ -35,6 +35,9 @@ DROPPED = "dropped"
 
 M = TypeVar("M")
 
+HEARTBEAT_S = 2.0
+"""How often a host says that it is alive."""
+
 
 class _ClusterMessage(Struct, frozen=True, kw_only=True, tag_field="type"):
     """A message of either side. Fields added in a later version have defaults, and earlier versions ignore them."""

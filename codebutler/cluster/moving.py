@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from codebutler.cluster.buckets import BusError
 from codebutler.cluster.bus import Bus
 from codebutler.cluster.fleet import Fleet, HostedRepo
-from codebutler.cluster.host import HEARTBEAT_S
 from codebutler.cluster.leases import POLL_S, Epochs
 from codebutler.cluster.membership import REMOVALS, calls_of, consumer_of, events_to, stream_in, stream_out
-from codebutler.cluster.messages import ClusterCodec, EventForHost, HostRemoved, ToHost, encode
+from codebutler.cluster.messages import HEARTBEAT_S, ClusterCodec, EventForHost, HostRemoved, ToHost, encode
 from codebutler.cluster.questions import assignment_digest
 from codebutler.config.channels import settings_for_host
 from codebutler.config.schema import RepoSettings

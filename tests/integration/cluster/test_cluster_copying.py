@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from codebutler.cluster.copying import copy_streams
+from codebutler.cluster.streams import copy_streams
 from codebutler.config.chats import SlackSection
 from codebutler.config.schema import Config
 from codebutler.domain.clock import SystemClock
