@@ -104,7 +104,7 @@ class SlackPlatform(Platform):
         self, config: Config, wanted: Sequence[str], warn: Callable[[str], None]
     ) -> list[Person]:
         """By name, email address or user ID."""
-        from codebutler.chat.slack.setup import find_people
+        from codebutler.chat.slack.places import find_people
 
         return await find_people(config.slack, wanted, warn)
 
@@ -112,7 +112,7 @@ class SlackPlatform(Platform):
         """With their names, if there is a token to look them up."""
         if not config.slack.bot_token:
             return await super().allowed(config)
-        from codebutler.chat.slack.setup import described, slack_api
+        from codebutler.chat.slack.places import described, slack_api
 
         async with slack_api(config.slack) as api:
             return await described(api, config.slack.allowed_users)

@@ -1,42 +1,50 @@
-"""Slack in ``codebutler setup``: tokens and people (by name, e-mail address or user ID) from options, or from
-questions. Each answer is checked with Slack, and saved once it is right."""
+"""Slack in ``codebutler setup``: tokens and people from options, or from questions. Each answer is checked with Slack,
+and saved once it is right. A temporary connection shows who somebody is, and that messages arrive."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-import re
 import secrets
 import webbrowser
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any
 
 import msgspec
 
-from codebutler.chat.people import Person, named
+from codebutler.chat.payload import PayloadError
+from codebutler.chat.people import named
 from codebutler.chat.platform import Given, Prompter, SetUp
 from codebutler.chat.port import Identity
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.app import (
-    HEARD_TEXT,
-    SKIPPED_TEXT,
-    Meeting,
-    OthersConnectedError,
-    creation_link,
-    meet,
-)
-from codebutler.config.chats import USER_ID, SlackSection
+from codebutler.chat.slack.app import creation_link
+from codebutler.chat.slack.link import SocketEnvelope
+from codebutler.chat.slack.payloads import parse_envelope
+from codebutler.chat.slack.places import described, find_person, slack_api, wanted_in
+from codebutler.chat.slack.socket import SocketModeClient
+from codebutler.config.chats import SlackSection
 from codebutler.config.load import token_fault
-from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError
-from codebutler.domain.refs import PersonRef
+from codebutler.domain.clock import SystemClock
+from codebutler.domain.errors import ChatAuthError, ChatError, CodeButlerError, ConfigError, ProtocolError
+from codebutler.domain.message import Button, said
+from codebutler.domain.model import ButtonClicked, MessagePosted, Post, Update
+from codebutler.domain.refs import NOWHERE, ConversationRef, MessageRef, PersonRef
 from codebutler.platform.system import this_system
+from codebutler.platform.tasks import cancel
 
 BOT_TOKEN, APP_TOKEN = "slack.botToken", "slack.appToken"
 USERS, API_URL = "slack.allowedUsers", "slack.apiBaseUrl"
 WHAT = {BOT_TOKEN: "Bot token (xoxb-…)", APP_TOKEN: "App-level token (xapp-…)"}
 CREATE = "https://api.slack.com/apps?new_app=1"
-NOBODY = {"user_not_found", "users_not_found", "user_not_visible"}
-INSTALL_AGAIN = "update the app from `codebutler manifest` and install it again"
-Warn = Callable[[str], None]
+HELLO_ACTION = "codebutler.hello"
+HELLO_TEXT = "👋 CodeButler is connected. Press the button to finish the setup."
+HEARD_TEXT = "✅ Sending and receiving work. Setup is complete."
+SKIPPED_TEXT = "👋 CodeButler is connected."
+MAX_WRONG_CODES = 20
+CONNECT_S = 15.0
 
 
 async def set_up(wish: SetUp) -> str:
@@ -256,87 +264,98 @@ def _has_browser() -> bool:
     return this_system().opens_pages or any(os.environ.get(name) for name in named)
 
 
-def slack_api(slack: SlackSection) -> SlackApi:
-    """Slack's API with the bot's token; enter it to use it. Raises ConfigError if there is no token yet."""
-    if not slack.bot_token:
-        raise ConfigError("no bot token yet: run `codebutler setup` first")
-    return SlackApi(slack.bot_token, base_url=slack.api_base_url)
+class OthersConnectedError(CodeButlerError):
+    """Another process is connected with this app's token: it would get some of the events."""
 
 
-async def find_people(slack: SlackSection, wanted: Iterable[str], warn: Warn) -> list[Person]:
-    """The people meant. Raises CodeButlerError that says why none was found, ChatError."""
-    async with slack_api(slack) as api:
-        return [await find_person(api, each, warn) for each in wanted]
+class NotForUsError(Exception):
+    """The event is left to the process that serves the app."""
 
 
-def wanted_in(text: str) -> list[str]:
-    """The people named in a line: separated by commas or semicolons, or by blanks if no name has two words."""
-    separator = r"[,;]" if re.search(r"[,;]", text) else r"\s+(?=[@<]|[UW][A-Z0-9]{6,}|\S+@\S)"
-    return [word for part in re.split(separator, text) if (word := part.strip())]
+class Meeting:
+    """People and the app, while the connection is open. Create it with ``meet``.
 
-
-async def find_person(api: SlackApi, wanted: str, warn: Warn) -> Person:
-    """The one person meant; ``warn`` is called if they could not be looked up.
-
-    Raises CodeButlerError that says why none was found, ChatError.
+    Slack gives each event to only one of an app's connections. Events that are not for us are not acknowledged, so
+    that Slack sends them again, to the supervisor that serves the app.
     """
-    name = wanted.strip().removeprefix("<@").removesuffix(">").removeprefix("@")
-    try:
-        person = await _find(api, name)
-    except ChatError as error:
-        if error.code in NOBODY:
-            raise CodeButlerError(
-                f"there is no user {wanted} in Slack: check the spelling, or try a name or an e-mail address"
-            ) from None
-        if error.code == "missing_scope":
-            return _unchecked(name, warn)
-        raise
-    if person.is_bot:
-        raise CodeButlerError(f"{person} is a bot: bots cannot use the agents")
-    if person.is_deleted:
-        raise CodeButlerError(f"{person} is deactivated in Slack")
-    return person
 
+    def __init__(self, api: SlackApi, me: Identity) -> None:
+        self._api = api
+        self._me = me
+        self._code = ""
+        self._wrong = 0
+        self._button_ts = NOWHERE
+        self._came: asyncio.Queue[PersonRef] = asyncio.Queue()
+        self._pressed = asyncio.Event()
 
-async def _find(api: SlackApi, name: str) -> Person:
-    if re.fullmatch(USER_ID, name):
-        return await api.person(PersonRef(name))
-    if re.fullmatch(r"\S+@\S+\.\S+", name):
-        return await api.person_by_email(name)
-    return one_called(name, await api.list_people())
+    async def sender_of(self, code: str) -> PersonRef:
+        """The ID of the next user who sends ``code`` to the app in a direct message."""
+        self._code = code
+        return await self._came.get()
 
+    async def say_hello(self, user: PersonRef) -> tuple[ConversationRef, MessageRef]:
+        """Send a user a message with a button; returns its location."""
+        channel = await self._api.open_direct(user)
+        message = said(HELLO_TEXT, Button("It works", HELLO_ACTION, "hello", "primary"))
+        self._button_ts = await self._api.post(channel, Post(message=message), "setup-hello")
+        return channel, self._button_ts
 
-def one_called(name: str, people: Iterable[Person]) -> Person:
-    """The person with that name or first name, else the only one whose name starts so.
+    async def pressed(self) -> bool:
+        """Wait until the button of ``say_hello`` is pressed."""
+        return await self._pressed.wait()
 
-    People choose their own names: one that fits several people names nobody. Raises CodeButlerError if nobody
-    or several are meant.
-    """
-    here = [person for person in people if not person.is_bot and not person.is_deleted]
-    key = name.casefold()
-    found = [p for p in here if any(f"{known.casefold()} ".startswith(f"{key} ") for known in p.names)]
-    found = found or [p for p in here if any(known.casefold().startswith(key) for known in p.names)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise CodeButlerError(f"nobody in Slack is called {name}: try an e-mail address or a user ID")
-    raise CodeButlerError(f"several people are called {name}: choose one by ID: {named(found)}")
+    async def conclude(self, place: tuple[ConversationRef, MessageRef], text: str) -> None:
+        """Remove the button."""
+        channel, ts = place
+        await self._api.update(channel, Update(target=ts, message=said(text)), "setup-hello")
 
-
-async def described(api: SlackApi, users: Iterable[PersonRef]) -> list[Person]:
-    """What Slack knows about these IDs; the ID alone if it knows nothing."""
-    found = []
-    for user in users:
+    async def handle(self, envelope: SocketEnvelope) -> dict[str, Any] | None:
+        """The socket's handler. Raises NotForUsError."""
         try:
-            found.append(await api.person(user))
-        except ChatError:
-            found.append(Person(id=user, names=()))
-    return found
+            event = parse_envelope(envelope.type, envelope.payload, self._me)
+        except (PayloadError, ProtocolError):
+            raise NotForUsError from None
+        match event:
+            case MessagePosted(is_direct=True) if self._is_code(event.text):
+                self._came.put_nowait(event.user)
+            case ButtonClicked(message=ts, action_id=action) if (action, ts) == (
+                HELLO_ACTION,
+                self._button_ts,
+            ):
+                self._pressed.set()
+            case _:
+                raise NotForUsError
+        return None
+
+    def _is_code(self, text: str) -> bool:
+        if not self._code or self._wrong >= MAX_WRONG_CODES:
+            return False
+        is_it = text.strip() == self._code
+        self._wrong += not is_it
+        return is_it
 
 
-def _unchecked(name: str, warn: Warn) -> Person:
-    """An app installed without permission to read names can still be given an ID."""
-    if not re.fullmatch(USER_ID, name):
-        raise CodeButlerError(f"the app is not allowed to look up people: pass a user ID, or {INSTALL_AGAIN}")
-    warn(f"{name} was not checked, because the app is not allowed to look up people: {INSTALL_AGAIN}")
-    return Person(id=PersonRef(name), names=())
+@asynccontextmanager
+async def meet(api: SlackApi, app_token: str) -> AsyncIterator[Meeting]:
+    """Stay connected for the duration of the block. Raises OthersConnectedError if another process is connected as
+    this app, ChatError if connecting fails."""
+    meeting = Meeting(api, await api.identity())
+    rng = Random()  # noqa: S311 - spreads attempts to connect
+    client = SocketModeClient(lambda: api.open_connection(app_token), meeting.handle, SystemClock(), rng)
+    quiet = logging.getLogger("codebutler.chat.slack")
+    before = quiet.level
+    quiet.setLevel(logging.CRITICAL + 1)  # events left to the other process are not failures
+    serving = asyncio.create_task(client.run(), name="setup-socket")
+    try:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await client.wait_connected()
+        except TimeoutError:
+            raise ChatError(client.status.trouble or "no connection to Slack") from None
+        if client.status.other_consumers:
+            raise OthersConnectedError
+        yield meeting
+    finally:
+        await client.stop()
+        await cancel({serving})
+        quiet.setLevel(before)

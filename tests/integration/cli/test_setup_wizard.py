@@ -14,7 +14,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from codebutler.chat.slack.api import SlackApi
-from codebutler.chat.slack.app import meet
+from codebutler.chat.slack.setup import meet
 from codebutler.config.resolve import VARIABLES
 from codebutler.workspace.server import Options, WorkspaceServer
 from tests.e2e.house import command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codebutler.chat.people import Person
-from codebutler.chat.slack.setup import one_called, wanted_in
+from codebutler.chat.slack.places import one_called, wanted_in
 from codebutler.domain.errors import CodeButlerError
 
 PEOPLE = [
