@@ -43,8 +43,6 @@ from codebutler.observe.chain import (
 )
 from codebutler.platform.system import this_system
 
-# A stranger's repeated attempts become one line of the audit log and, an hour later, one with a count.
-
 COUNTED_S = 3600.0
 # If more than this many are counted at once, they are counted for less than an hour.
 MOST = 10_000
@@ -66,7 +64,8 @@ class _Count(Struct):
 
 
 class Repeats:
-    """Grouped by user, place and what was attempted (a prompt, a command, a button, an edit …)."""
+    """A stranger's repeated attempts become one line of the audit log and, an hour later, one with a count. Grouped by
+    user, place and what was attempted (a prompt, a command, a button, an edit …)."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[PersonRef, ConversationRef, str], _Count] = {}

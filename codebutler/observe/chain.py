@@ -24,8 +24,6 @@ from msgspec import Struct, structs
 from codebutler.domain.model import ButtonClicked, Command, Event, Prompt, Request
 from codebutler.domain.refs import ConversationRef, PersonRef
 
-# What the audit log contains: acts, made from the chat's events.
-
 # How much of a refused text is kept.
 TEXT_CHARS = 500
 KIND_CHARS = 100

@@ -22,18 +22,11 @@ from typing import IO
 
 from msgspec import Struct
 
-from codebutler.config.git_repo import (
-    BOUNDED,
-    BOUNDED_PINS,
-    RUN_AS_USER,
-    Address,
-    Owner,
-    unreachable_because,
-)
+from codebutler.config.git_repo import BOUNDED, BOUNDED_PINS, RUN_AS_USER, Address, Owner, unreachable_because
 from codebutler.domain.clock import Clock
 from codebutler.domain.errors import CodeButlerError
+from codebutler.platform.processes import MARK, own_mark
 from codebutler.platform.tasks import beside
-from codebutler.supervisor.forkserver import MARK, own_mark
 
 LOOK_S = 1.0
 FIRST_WORD_S, NEXT_WORD_S = 5.0, 10.0

@@ -21,12 +21,12 @@ from codebutler.parent.configuration import GRACE_S, Configuration
 from codebutler.parent.integration import ChatConnections, Inbound, Outbound
 from codebutler.parent.operator import Operator
 from codebutler.parent.parts import Parts
-from codebutler.platform.processes import Descriptors
+from codebutler.platform.processes import Descriptors, kill_orphans
 from codebutler.platform.signals import Stopping
 from codebutler.platform.tasks import beside
 from codebutler.protocol.control import control_server
 from codebutler.protocol.messages import LogTag, StopReason
-from codebutler.supervisor.forkserver import ForkServer, kill_orphans
+from codebutler.supervisor.forkserver import ForkServer
 from codebutler.supervisor.port import Places, Services, Shared
 from codebutler.supervisor.supervisor import Supervisor
 from codebutler.supervisor.workers import Workers

@@ -1,8 +1,8 @@
-"""Our own process: its settings, how many files it may open, and its restart in place: the same command, pid and
-environment, with the code that is installed now.
+"""Our own process: its settings, how many files it may open, the mark of all that it starts, and its restart in place:
+the same command, pid and environment, with the code that is installed now.
 
-To a service manager a restarted process stays the same. A listening socket can be left open for the next run: clients
-that connect in between wait in its queue.
+What a dead process left behind is found by its mark. To a service manager a restarted process stays the same. A
+listening socket can be left open for the next run: clients that connect in between wait in its queue.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 
 from msgspec import Struct
@@ -42,6 +43,9 @@ LEAST_WORKERS = 4
 # This many must be free before a worker is started: it takes about ten, and other threads open files meanwhile.
 FOR_A_START = 24
 LISTENER = "CODEBUTLER_LISTENER"
+MARK = "CODEBUTLER_SUPERVISOR_ID"
+"""Set in the environment of the fork server and everything it starts; agents never see it."""
+GONE_S = 2.0
 
 
 def disable_core_dumps() -> None:
@@ -189,3 +193,47 @@ def left_open(host: str, ports: range) -> socket.socket | None:
             return listener
     listener.close()
     return None
+
+
+def own_mark() -> str:
+    """Identifies this process: its pid, its start time (pids are reused), its pid namespace."""
+    return f"{os.getpid()}-{_started(os.getpid())}-{this_system().pid_namespace()}"
+
+
+def kill_orphans() -> int:
+    """Kill what dead supervisors left behind and wait until it is gone; returns the number of processes. Blocks
+    briefly.
+
+    A worker ends when its pipe closes, unless it hangs or is stopped: then it would keep its repository's lock forever,
+    and block all work there. Finds none if the system does not show environments (macOS).
+    """
+    carrying = this_system().carrying(MARK)
+    found = {pid: started for pid, (started, mark) in carrying.items() if _ownerless(mark)}
+    deadline_s = time.monotonic() + GONE_S
+    while remaining := [
+        pid for pid, entry in this_system().seen(found).items() if entry.started == found[pid]
+    ]:
+        for pid in remaining:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= deadline_s:
+            break
+        time.sleep(0.01)
+    return len(found)
+
+
+def _ownerless(mark: str) -> bool:
+    """Whether the mark names a process of our pid namespace that no longer exists."""
+    owner, _, rest = mark.partition("-")
+    started, _, namespace = rest.partition("-")
+    return (
+        owner.isdigit()
+        and namespace == str(this_system().pid_namespace())
+        and started != _started(int(owner))
+    )
+
+
+def _started(pid: int) -> str:
+    """The start time of the process; "" if there is none."""
+    found = this_system().seen([pid]).get(pid)
+    return found.started if found else ""

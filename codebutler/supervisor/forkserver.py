@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -26,24 +25,14 @@ from types import MappingProxyType, ModuleType
 
 from codebutler.platform import kill_points
 from codebutler.platform.lookup import TERMINAL_PATH
-from codebutler.platform.processes import (
-    ALLOCATOR_VARIABLES,
-    check_free,
-    lower_to,
-)
+from codebutler.platform.processes import ALLOCATOR_VARIABLES, MARK, check_free, lower_to, own_mark
 from codebutler.platform.signals import ignore_interrupts
 from codebutler.platform.system import this_system
 from codebutler.protocol.messages import ToParent
 from codebutler.protocol.pipe import MessagePipe, to_parent_codec
 
-# The output of a worker, line by line and bounded.
-
 CHUNK_BYTES = 2**14
 LINE_BYTES = 2**13
-
-MARK = "CODEBUTLER_SUPERVISOR_ID"
-"""Set in the environment of the fork server and everything it starts; agents never see it."""
-GONE_S = 2.0
 WORKER_TARGET = "codebutler_worker.worker.bootstrap:main"
 WORKER_PRELOAD = ("codebutler_worker.preload",)
 UNKNOWN_CODE = 255
@@ -79,7 +68,7 @@ KEPT_PREFIXES = ("LC_", "XDG_")
 
 
 class WorkerOutput:
-    """The reading end of a pipe that is a worker's stdout and stderr."""
+    """The reading end of a pipe that is a worker's stdout and stderr: line by line and bounded."""
 
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
         self._reader = reader
@@ -111,53 +100,6 @@ class WorkerOutput:
     def close(self) -> None:
         """Stop reading."""
         self._transport.close()
-
-
-# The processes of a supervisor that no longer runs. A worker ends when its pipe closes, unless it hangs or is stopped:
-# then it would keep its repository's lock forever, and block all work there.
-
-
-def own_mark() -> str:
-    """Identifies this process: its pid, its start time (pids are reused), its pid namespace."""
-    return f"{os.getpid()}-{_started(os.getpid())}-{this_system().pid_namespace()}"
-
-
-def kill_orphans() -> int:
-    """Kill what dead supervisors left behind and wait until it is gone; returns the number of processes. Blocks
-    briefly.
-
-    Finds none if the system does not show environments (macOS).
-    """
-    carrying = this_system().carrying(MARK)
-    found = {pid: started for pid, (started, mark) in carrying.items() if _ownerless(mark)}
-    deadline_s = time.monotonic() + GONE_S
-    while remaining := [
-        pid for pid, entry in this_system().seen(found).items() if entry.started == found[pid]
-    ]:
-        for pid in remaining:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if time.monotonic() >= deadline_s:
-            break
-        time.sleep(0.01)
-    return len(found)
-
-
-def _ownerless(mark: str) -> bool:
-    """Whether the mark names a process of our pid namespace that no longer exists."""
-    owner, _, rest = mark.partition("-")
-    started, _, namespace = rest.partition("-")
-    return (
-        owner.isdigit()
-        and namespace == str(this_system().pid_namespace())
-        and started != _started(int(owner))
-    )
-
-
-def _started(pid: int) -> str:
-    """The start time of the process; "" if there is none."""
-    found = this_system().seen([pid]).get(pid)
-    return found.started if found else ""
 
 
 class WorkerProcess:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from codebutler.supervisor.forkserver import MARK, kill_orphans, own_mark
+from codebutler.platform.processes import MARK, kill_orphans, own_mark
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -27,7 +27,7 @@ def sleeper(**env: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def mark_of_the_dead() -> str:
-    script = "from codebutler.supervisor.forkserver import own_mark; print(own_mark())"
+    script = "from codebutler.platform.processes import own_mark; print(own_mark())"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.strip()
 
 
