@@ -30,6 +30,7 @@ TAB_COLUMNS = 4
 _NUMBERED = re.compile(r"^[ ]*(\d{1,9})\t", re.MULTILINE)
 _OVERESCAPED = re.compile(r"\\([nt\"'\\])")
 MAX_MATCHES = 50_000
+MAX_STEPS = 2_000_000
 _SEARCHED_LINES = 2000
 """Longer texts are matched exactly only."""
 
@@ -103,19 +104,26 @@ def _exact_places(text: str, old: str) -> Iterator[_Place]:
             yield _Place(at, at + len(old))
             at = text.find(old, at + 1)
         return
-    yield from _all_places(re.compile(r"\r?\n".join(map(re.escape, old.split("\n")))), text)
+    if _is_quick(text, lines := old.split("\n")):
+        yield from _all_places(re.compile(r"\r?\n".join(map(re.escape, lines))), text)
+
+
+def _is_quick(text: str, lines: list[str]) -> bool:
+    """Whether looking for the lines takes no longer than people wait: each place that looks like the first one may
+    look like them for a while. Nobody else runs while a pattern is searched for."""
+    return text.count(lines[0].strip() or "\n") * len(lines) <= MAX_STEPS
 
 
 def _line_places(text: str, old: str) -> Iterator[_Place]:
     lines = _without_blank_edges(Wording(old, "")).old.split("\n")
-    if any(line.strip() for line in lines) and len(lines) <= _SEARCHED_LINES:
+    if any(line.strip() for line in lines) and len(lines) <= _SEARCHED_LINES and _is_quick(text, lines):
         for place in _all_places(_lines_pattern(re.escape(line.rstrip()) for line in lines), text):
             yield _Place(place.start, place.end, "white space at the end of lines")
 
 
 def _reindented_places(text: str, old: str) -> Iterator[_Place]:
     lines = _without_blank_edges(Wording(old, "")).old.split("\n")
-    if not any(line.strip() for line in lines) or len(lines) > _SEARCHED_LINES:
+    if not any(line.strip() for line in lines) or len(lines) > _SEARCHED_LINES or not _is_quick(text, lines):
         return
     pattern = _lines_pattern((r"[ \t]*" if line.strip() else "") + re.escape(line.strip()) for line in lines)
     for place in _all_places(pattern, text):
