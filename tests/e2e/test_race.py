@@ -78,6 +78,10 @@ async def test_r01_two_agents_one_card_one_pick(tmp_path: Path, git_repo: Path) 
         assert await built.outcome(channel, ref) == "white_check_mark"
         text = whole_text(card)
         assert text.index("`rehearsal`") < text.index("✅ `it is one` passed")
+        # The answers are shown as words, in one line each.
+        assert "> Wrote made.txt: @@ -0,0 +1 @@ +one I am" in text
+        progress = next(each for each in built.answers(channel, ref) if "have finished" in whole_text(each))
+        assert "Running" not in whole_text(progress)
         assert text.index("`scribe`") < text.index("❌ `it is one` failed (exit code 1)")
         assert str(card["text"]).count("`made.txt` +1 −0") == 2
         assert "Wrote two." in text

@@ -24,7 +24,7 @@ from codebutler.domain.message import (
     said,
 )
 from codebutler.domain.refs import NO_PERSON, NOWHERE, MessageRef, PersonRef
-from codebutler.text.markup import plain
+from codebutler.text.markup import plain, words
 from codebutler.text.wording import amount, count, one_line, span
 from codebutler_worker.changes.card import CheckResult, file_line, headline, result_line, review_link
 from codebutler_worker.present.lines import code
@@ -219,9 +219,10 @@ def racing_line(agents: Sequence[str]) -> str:
     )
 
 
-def checking_line(agents: Sequence[str], checks: Sequence[str]) -> str:
-    """The runs have ended."""
-    return f"🏁 {named(agents)} have finished. Running {', '.join(map(code, checks))} on each …"
+def finished_line(agents: Sequence[str], checks: Sequence[str] = ()) -> str:
+    """The runs have ended; ``checks`` run on each."""
+    running = f" Running {', '.join(map(code, checks))} on each …" if checks else ""
+    return f"🏁 {named(agents)} have finished.{running}"
 
 
 def compared(repo: str, entries: Sequence[Contender], redact: Callable[[str], str]) -> Message:
@@ -252,7 +253,7 @@ def _part(repo: str, number: int, entry: Contender, redact: Callable[[str], str]
         more = len(found.files) - FILES_SHOWN
         lines += [f"… and {count(more, 'more file')}"] if more > 0 else []
     lines += [*map(result_line, entry.checked.results), *filter(None, [entry.checked.note])]
-    if run.state == "done" and (text := one_line(redact(run.result or ""), ANSWER_CHARS)):
+    if run.state == "done" and (text := one_line(words(redact(run.result or "")), ANSWER_CHARS)):
         lines.append(f"> {plain(text)}")
     return "\n".join(lines)
 

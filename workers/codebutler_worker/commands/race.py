@@ -32,8 +32,8 @@ from codebutler_worker.changes.race import (
     Race,
     Work,
     are_over,
-    checking_line,
     compared,
+    finished_line,
     last_runs,
     queue_runs,
     racing_line,
@@ -192,7 +192,7 @@ async def _await_runs(runtime: Runtime, command: DeferredRow, race: Race) -> Com
     if not are_over(runs):
         return CommandReply(then=command.argument, waits=True)
     checks = _enabled_checks(runtime)
-    line = said(checking_line(race.agents, [check.name for check in checks])) if checks else None
+    line = said(finished_line(race.agents, [check.name for check in checks])) if checks else None
     return CommandReply(line=line, then=written(replace(race, state="checking")))
 
 
@@ -254,7 +254,7 @@ async def _compare(runtime: Runtime, command: DeferredRow, race: Race) -> Comman
     outcomes = {entry.run.state for entry in entries}
     outcome: TurnOutcome = "done" if "done" in outcomes else "failed" if "failed" in outcomes else "stopped"
     also = partial(_post_card, race=replace(race, state="open"), card=card, entries=entries, outcome=outcome)
-    return CommandReply(ok=outcome == "done", also=also)
+    return CommandReply(line=said(finished_line(race.agents)), ok=outcome == "done", also=also)
 
 
 def _post_card(
