@@ -78,6 +78,17 @@ async def test_enter_starts_a_line_on_a_phone_and_the_button_sends(stage: Stage)
     assert message.text == "one\ntwo"
 
 
+async def test_what_one_writes_fits_its_box_when_the_window_gets_narrower(stage: Stage) -> None:
+    _, name = stage.channel()
+    async with stage.page(name) as page:
+        box = box_of(page, name)
+        await box.fill("more than fits on one line of a phone, though it does on that of a desk " * 2)
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.wait_for_function(
+            "box => box.scrollHeight <= box.clientHeight", arg=await box.element_handle()
+        )
+
+
 @pytest.mark.parametrize("width", [1280, 375])
 async def test_every_dialog_in_the_dark(stage: Stage, width: int) -> None:
     _, name = stage.channel()

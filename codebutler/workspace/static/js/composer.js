@@ -45,6 +45,7 @@ export class Composer {
     this.box.addEventListener("input", () => this.#written());
     this.box.addEventListener("keydown", (event) => this.#key(event));
     this.attachments.takeFrom(this.form);
+    new ResizeObserver(() => this.#grow()).observe(this.form);
     this.#say(HINT);
   }
 
