@@ -19,6 +19,9 @@ from msgspec import Meta, Struct
 from codebutler.domain.message import Message
 from codebutler.domain.refs import NO_PERSON, NOWHERE, ConversationRef, MessageRef, PersonRef
 
+ShortID = Annotated[str, Meta(max_length=100)]
+ShortRef = Annotated[MessageRef, Meta(max_length=100)]
+"""Of a worker: the parent keeps them, and a chat refuses a whole page for one button whose value is too long."""
 Handled = Literal["no", "maybe", "yes"]
 Origin = Literal["chat", "local", "schedule"]
 OPERATOR = PersonRef("operator")
@@ -199,7 +202,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
     """
 
     message: Message
-    thread: MessageRef | None = None
+    thread: ShortRef | None = None
     only_for: PersonRef = NO_PERSON
     mention: PersonRef = NO_PERSON
     in_place: bool = False
@@ -210,7 +213,7 @@ class Post(Struct, frozen=True, kw_only=True, tag_field="kind", tag="post"):
 class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
     """Replace the content of a message of ours. An edit notifies nobody, not even the users it mentions."""
 
-    target: MessageRef
+    target: ShortRef
     message: Message
     value: Value = "progress"
 
@@ -218,7 +221,7 @@ class Update(Struct, frozen=True, kw_only=True, tag_field="kind", tag="update"):
 class React(Struct, frozen=True, kw_only=True, tag_field="kind", tag="react"):
     """Set (or with ``remove`` take away) a mark on a message, as the chat shows it; doing it twice is harmless."""
 
-    target: MessageRef
+    target: ShortRef
     mark: Mark
     remove: bool = False
     value: Value = "sign"
@@ -231,16 +234,11 @@ class Upload(Struct, frozen=True, kw_only=True, tag_field="kind", tag="upload"):
     content: bytes
     title: str = ""
     comment: str = ""
-    thread: MessageRef | None = None
+    thread: ShortRef | None = None
     value: Value = "answer"
 
 
 Operation = Post | Update | React | Upload
-
-
-ShortID = Annotated[str, Meta(max_length=100)]
-ShortRef = Annotated[MessageRef, Meta(max_length=100)]
-"""Of a worker: a chat refuses a whole page for one button whose value is too long."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
