@@ -20,6 +20,7 @@ from codebutler.intake.records import Notes
 from codebutler.intake.repos import Served
 from codebutler.parent.apphome_page import UNSERVED, RepoCard, home, stranger
 from codebutler.parent.parts import LatestTurns, Parts
+from codebutler.platform.tasks import wait_for
 from codebutler.supervisor.supervisor import RepoRow
 from codebutler.supervisor.workers import Workers
 from codebutler.text.markup import Addresses, linked
@@ -73,6 +74,7 @@ class AppHome:
         self._not_served: set[PersonRef] = set()
         self._shown: dict[PersonRef, list[Section]] = {}
         self._news = asyncio.Event()
+        self._opened = asyncio.Event()
         self._unkept = False
 
     def opened(self, user: PersonRef) -> None:
@@ -81,6 +83,7 @@ class AppHome:
         self._shown.pop(user, None)
         self._due.add(user)
         self._unkept = True
+        self._opened.set()
         self._news.set()
 
     def not_served(self, user: PersonRef) -> None:
@@ -99,10 +102,12 @@ class AppHome:
         while True:
             await self._news.wait()
             self._news.clear()
+            self._opened.clear()
             await self._keep()
             while self._due:
                 await self._publish(self._due.pop())
-            await self._clock.sleep(PACE_S)
+            # Whoever opens it looks at an empty page until it is published.
+            await wait_for(self._clock, self._opened, PACE_S)
 
     async def _restore(self) -> None:
         try:

@@ -309,6 +309,21 @@ async def test_it_is_published_when_opened_and_when_something_changes() -> None:
         assert len(slack.published) == 2  # nothing new to show
 
 
+async def test_nobody_waits_for_the_page_they_open() -> None:
+    slack = Slack()
+    async with slack.life() as home:
+        slack.turns.tell("shop", (note("running"),))
+        await settle()
+        home.opened("U1")
+        await settle()
+        assert [user for user, _ in slack.published] == ["U1"]
+        slack.turns.tell("shop", (note("done"),))
+        await settle()
+        assert len(slack.published) == 1  # changes wait
+        await slack.passes()
+        assert len(slack.published) == 2
+
+
 async def test_readers_and_turns_outlive_a_restart() -> None:
     slack = Slack()
     async with slack.life() as home:
