@@ -114,7 +114,8 @@ def read_repo_config(entry: RepoEntry) -> bytes | None:
     repo = Path(entry.path)
     if not repo.is_dir():
         raise ConfigError(
-            f"{repo} no longer exists: restore it, or run `codebutler remove-repo {entry.name}`"
+            f"{repo} no longer exists: restore it and run `codebutler restart`, "
+            f"or run `codebutler remove-repo {entry.name}`"
         )
     try:
         with RepoPaths(repo).open() as directory:
