@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from codebutler_worker.internet.fetch import is_readable, text_of
@@ -76,3 +78,14 @@ def test_text_is_readable(kind: str) -> None:
 )
 def test_the_rest_is_not(kind: str) -> None:
     assert not is_readable(kind)
+
+
+def test_addresses_of_data_that_never_end_are_read_in_linear_time() -> None:
+    """Whoever writes a page decides what it holds up: nothing else runs in the worker meanwhile."""
+    began_s = time.process_time()
+    assert text_of(b"(data:" * 300_000, "text/plain").startswith("(data:(data:")
+    assert time.process_time() - began_s < 2
+    long = b"A" * 300
+    assert text_of(b"a (data:image/png;base64," + long + b") b (data:short)", "text/plain") == (
+        "a (data) b (data:short)"
+    )

@@ -180,7 +180,8 @@ _CHARACTER_SET = re.compile(
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT_TYPES = re.compile(r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml|toml|javascript|x-sh)")
 _BLANKS = re.compile(r"\n{3,}")
-_DATA_URL = re.compile(r"\(data:[^)\s]{100,}\)")
+# Up to the next one: otherwise each of many that never end would be read to the end of the page.
+_DATA_URL = re.compile(r"\(data:(?:(?!\(data:)[^)\s]){100,}+\)")
 
 
 def is_readable(content_type: str) -> bool:
