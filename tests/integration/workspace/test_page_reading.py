@@ -147,6 +147,10 @@ async def test_a_search_shows_the_words_without_their_marks(stage: Stage) -> Non
         await page.get_by_role("combobox", name="Jump or search").fill("haystacks")
         found = page.get_by_role("option").filter(has_text="haystacks")
         await expect(found.locator("strong")).to_have_text("Three haystacks in a field, big")
+        stage.server.say(channel, f"<@{stage.server.workspace.person.id}> of the needles, see <#{channel}>")
+        await page.get_by_role("combobox", name="Jump or search").fill("of the needles")
+        found = page.get_by_role("option").filter(has_text="needles")
+        await expect(found.locator("strong")).to_have_text(f"@you of the needles, see #{name}")
 
 
 async def test_a_progress_that_grows_moves_nobody_who_reads_something_else(stage: Stage) -> None:

@@ -73,7 +73,15 @@ export class Switcher {
     const said = inBlocks || match.text || match.files?.[0]?.name || "";
     const place = this.model.channels.has(match.channel.id) ? this.model.channelName(match.channel.id, "#") : match.channel.name;
     const thread = match.thread_ts && match.thread_ts !== match.ts ? match.thread_ts : null;
-    return { name: unmarked(typed(String(said))).slice(0, 160), hint: `${match.username} in ${place}, ${day(match.ts)} ${time(match.ts)}`, channel: match.channel.id, ts: match.ts, thread };
+    return { name: unmarked(typed(this.#named(String(said)))).slice(0, 160), hint: `${match.username} in ${place}, ${day(match.ts)} ${time(match.ts)}`, channel: match.channel.id, ts: match.ts, thread };
+  }
+
+  /** Mentions by name. */
+  #named(text) {
+    const { model } = this;
+    return text
+      .replace(/<@(\w+)>/g, (_, id) => `@${model.userName(id)}`)
+      .replace(/<#(\w+)[^>]*>/g, (_, id) => (model.channels.has(id) ? model.channelName(id, "#") : `#${id}`));
   }
 
   #key(event) {
