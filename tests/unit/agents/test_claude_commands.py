@@ -57,6 +57,17 @@ def test_a_repositorys_command_is_read_from_its_own_files_only(tmp_path: Path) -
     assert expansion(repo, "/plain with care") == "Do it.\n\nwith care"
 
 
+@pytest.mark.parametrize(
+    "front", ["", "---\nmodel: m\n---\n", "\ufeff---\r\nmodel: m\r\n---\r\n", "---\n---\n"]
+)
+def test_only_the_front_matter_is_left_out_of_a_command(tmp_path: Path, front: str) -> None:
+    words = "First.\n\n---\nSecond.\n\n---\nThird."
+    path = tmp_path / ".claude" / "commands" / "steps.md"
+    path.parent.mkdir(parents=True)
+    path.write_bytes((front + words).encode())
+    assert expansion(tmp_path, "/steps") == words
+
+
 def test_commands_and_skills_are_listed_by_the_names_that_people_write(tmp_path: Path) -> None:
     for name in (
         "commands/greet.md",

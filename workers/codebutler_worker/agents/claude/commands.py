@@ -46,7 +46,7 @@ OWN = (" (user)", " (project)")
 LIMIT_BYTES = 64 * 2**10
 MOST_LISTED = 40
 _NAME = re.compile(r"/([a-z0-9_-]+(?::[a-z0-9_-]+)*)(?:\s+(.*))?\Z", re.IGNORECASE | re.DOTALL | re.ASCII)
-_FRONT_MATTER = re.compile(r"---\n.*?\n---\n", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n.*?^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 
 
 class _Offered(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ def expansion(repo: Path, text: str) -> str:
     for path in (f".claude/commands/{name.replace(':', '/')}.md", f".claude/skills/{name}/SKILL.md"):
         with contextlib.suppress(OSError):
             body = _FRONT_MATTER.sub(
-                "", read_regular(repo, path, LIMIT_BYTES, head=True).decode(errors="replace"), 1
+                "", read_regular(repo, path, LIMIT_BYTES, head=True).decode(errors="replace")
             )
             words = body.replace("$ARGUMENTS", said) if "$ARGUMENTS" in body else f"{body}\n\n{said}"
             return words.strip()
