@@ -89,7 +89,7 @@ class MemoryFile(Struct, frozen=True):
                 lock = os.open(directory.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                    result = work(_text(directory))
+                    result = work(_text(directory, errors="strict"))
                     if result.applied:
                         directory.write(MEMORY_NAME, result.text.encode())
                     return result
@@ -99,13 +99,17 @@ class MemoryFile(Struct, frozen=True):
             raise CodeButlerError(
                 f"{RepoPaths(self.repo).root} does not exist: register the repository with `codebutler add-repo`"
             ) from error
+        except UnicodeDecodeError as error:
+            raise CodeButlerError(
+                f"{self.path} is not UTF-8, and stays as it is: save it as UTF-8"
+            ) from error
         except PermissionError as error:
             raise CodeButlerError(f"cannot open {self.path}: permission denied: check its owner") from error
 
 
-def _text(directory: PrivateDir) -> str:
+def _text(directory: PrivateDir, errors: Literal["replace", "strict"] = "replace") -> str:
     data = directory.read(MEMORY_NAME, MAX_BYTES)
-    return "" if data is None else data.decode("utf-8", "replace")
+    return "" if data is None else data.decode("utf-8", errors)
 
 
 def clean_fact(text: str) -> str:
@@ -177,7 +181,9 @@ def apply_changes(changes: Sequence[FactChange], text: str, *, verbatim: bool = 
     A changed fact must be in it word for word; an added one must not be; and nothing is added to a full
     memory. ``verbatim``: text that people once wrote is restored as it was; a model's words are cleaned.
     """
-    lines = text.splitlines()
+    # With their ends, so that people's lines stay as they are.
+    lines = text.splitlines(keepends=True)
+    line_end = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     applied_changes: list[FactChange] = []
     refused: list[tuple[FactChange, Refusal]] = []
     for change in changes:
@@ -188,12 +194,11 @@ def apply_changes(changes: Sequence[FactChange], text: str, *, verbatim: bool = 
             continue
         found = _index_of(change.old, lines) if change.old else None
         at = len(lines) if found is None else found
-        lines[at : at + 1] = [BULLET + new] if new else []
+        if lines and lines[-1] == lines[-1].rstrip("\r\n"):
+            lines[-1] += line_end
+        lines[at : at + 1] = [BULLET + new + line_end] if new else []
         applied_changes.append(FactChange(change.old, new))
-    ending = "\n" if lines else ""
-    return ApplyResult(
-        "\n".join(lines) + ending if applied_changes else text, tuple(applied_changes), tuple(refused)
-    )
+    return ApplyResult("".join(lines) if applied_changes else text, tuple(applied_changes), tuple(refused))
 
 
 def is_full(text: str, share: float = 1.0) -> bool:
@@ -208,7 +213,7 @@ def _refusal(change: FactChange, new: str, lines: list[str]) -> Refusal | None:
         return "unknown"
     if new and new != change.old and _index_of(new, lines) is not None:
         return "known"
-    text = "\n".join(lines)
+    text = "".join(lines)
     grows = len(text) + len(BULLET + new) + 1 - len(change.old) > MAX_TEXT_CHARS
     if new and ((not change.old and is_full(text)) or (grows and len(new) > len(change.old))):
         return "full"

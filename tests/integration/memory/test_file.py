@@ -96,3 +96,12 @@ def test_a_repository_that_is_gone_is_one_line(tmp_path: Path) -> None:
     assert MemoryFile(tmp_path / "gone").read() == ""
     with pytest.raises(CodeButlerError, match="add-repo"):
         MemoryFile(tmp_path / "gone").change(partial(apply_changes, [FactChange(new="a")]))
+
+
+def test_what_is_not_utf_8_stays_as_it_is(repo: Path) -> None:
+    file = MemoryFile(repo)
+    file.path.write_bytes(b"- Gr\xfc\xdfe\n")
+    assert file.read() == "- Gr\ufffd\ufffde\n"
+    with pytest.raises(CodeButlerError, match="not UTF-8"):
+        file.change(lambda text: apply_changes([FactChange(new="more")], text))
+    assert file.path.read_bytes() == b"- Gr\xfc\xdfe\n"

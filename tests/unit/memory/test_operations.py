@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +108,11 @@ def test_what_people_wrote_comes_back_as_it_was() -> None:
     assert apply_changes([FactChange(new="`make` <all>")], "", verbatim=True).text == "- `make` <all>\n"
     assert apply_changes([FactChange(new="`make` <all>")], "").text == "- 'make' ‹all›\n"
     assert apply_changes([FactChange(new="two\nlines")], "", verbatim=True).text == "- two lines\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_lines_of_the_people_keep_their_ends_and_odd_characters(end: str) -> None:
+    theirs = f"# Ours{end}a\x0cb\u2028c{end}- old{end}"
+    changed = apply_changes([FactChange("old", "newer"), FactChange(new="more")], theirs)
+    assert changed.text == f"# Ours{end}a\x0cb\u2028c{end}- newer{end}- more{end}"
+    assert facts_of(changed.text) == ("newer", "more")
