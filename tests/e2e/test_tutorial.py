@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,8 @@ async def _demo(place: str, more: dict[str, str]) -> AsyncIterator[Reader]:
 async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
     require("bwrap")
     asked = re.findall(r"\*\*([^*]+)\*\*", TUTORIAL.read_text())
-    assert len(asked) >= 7
-    listing, reading, replacing, status, helping, running, remembering = asked[:7]
+    assert len(asked) >= 8
+    listing, reading, replacing, status, helping, running, listing_again, remembering = asked[:8]
     async with demo() as reader:
         repo = Path(reader.told["path"])
         assert reader.told["dashboard"].startswith("http://127.0.0.1:")
@@ -100,18 +100,19 @@ async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
         assert "!stop" in said
         _, said = await reader.writes(running)
         assert "running" in said
-        said = await chatted(reader, remembering)
-        assert "first" in said
+        said = await chatted(reader, {listing_again: "tokens:", remembering: "Before this you said"})
+        assert f"│ {listing_again}" in said
     assert not repo.exists()
     assert not Path(reader.told["home"]).exists()
 
 
-async def chatted(reader: Reader, words: str) -> str:
-    """What is answered at a terminal beside the demo."""
+async def chatted(reader: Reader, texts: Mapping[str, str]) -> str:
+    """The screen of a terminal beside the demo once each text has its expected answer."""
     async with screen(command("chat"), {**os.environ, "CODEBUTLER_HOME": reader.told["home"]}) as shown:
         await shown.ready()
-        shown.type(words + ENTER)
-        await shown.until("tokens:")
+        for text, answer in texts.items():
+            shown.type(text + ENTER)
+            await shown.until(answer)
         shown.type(CTRL_D)
         assert await shown.ended() == 0
         return shown.text
