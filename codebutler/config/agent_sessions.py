@@ -205,7 +205,7 @@ def _decode(lines: Iterable[bytes], marks: Iterable[bytes], decoder: msgspec.jso
         if any(mark in line for mark in marks):
             try:
                 found = decoder.decode(line)
-            except (msgspec.DecodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
                 continue
             yield found
 

@@ -95,6 +95,7 @@ def test_links_pipes_and_rubbish_are_no_sessions(home: Path, repo: Path, tmp_pat
     linked.directory.mkdir(parents=True)
     (linked.directory / KIMI_ID).symlink_to(deep)
     rubbish = b'{"type":"turn.prompt","input":7}\n' + b'{"type":"turn.prompt"' + b"[" * 100_000 + b"\n\xff\n"
+    rubbish += b'{"type":"turn.prompt","input":[{"type":"text","text":"\xff"}]}\n'
     wire = linked.directory / "session_bad" / "agents" / "main" / "wire.jsonl"
     wire.parent.mkdir(parents=True)
     wire.write_bytes(rubbish)

@@ -68,3 +68,11 @@ def test_a_record_of_nonsense_is_no_failure() -> None:
         b"\xff",
     ]
     assert account_of(b"\n".join(lines), TITLE, LOGIN) == TurnRecord()
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xf0\x9f"])
+def test_half_a_character_does_not_hide_a_failure(half: bytes) -> None:
+    line = b'{"type":"turn.ended","reason":"failed","error":{"message":"x' + half + b'","code":"c"}}'
+    failure = account_of(line, TITLE, LOGIN).failure
+    assert failure is not None
+    assert failure.text.endswith("x\ufffd (c)")

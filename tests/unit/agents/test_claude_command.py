@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from codebutler.config.agent_sessions import claude_sessions
+from codebutler.config.programs import DEFAULT_MODEL
 from codebutler.config.schema import ClaudeSection
 from codebutler.domain.errors import AgentUnavailableError
 from codebutler_worker.agents.backend import TurnRequest
 from codebutler_worker.agents.claude import command
-from codebutler_worker.agents.claude.backend import judge_version
+from codebutler_worker.agents.claude.backend import judge_version, usual_model
 from codebutler_worker.agents.claude.schema import crashed
 from codebutler_worker.agents.claude.translate import ClaudeTranslator
 from codebutler_worker.agents.claude.turn import ClaudeTurn
 from codebutler_worker.agents.process import TimeLimits
+from codebutler_worker.agents.shared_sessions import kept_here
 from codebutler_worker.agents.survey import version_in
 from codebutler_worker.egress.access import NetworkAccess
 from codebutler_worker.sandbox.process import AgentProcess
@@ -134,6 +136,19 @@ def test_only_the_directorys_own_sessions_are_visible(tmp_path: Path) -> None:
     around = command.Installation(tmp_path, "/usr/bin", binary=BINARY)
     with pytest.raises(AgentUnavailableError, match="other directories would show"):
         command.policy(around, Path("/" + "x" * 250), "s", NetworkAccess("none"))
+
+
+def test_a_file_that_is_not_utf_8_counts_as_none(tmp_path: Path) -> None:
+    for name, content in (
+        ("settings.json", b'{"model":"\xff"}'),
+        ("sessions/1.json", b'{"kind":"\xff"}'),
+        (f"{claude_sessions(tmp_path / '.claude', tmp_path).relative_to(tmp_path / '.claude')}/s.jsonl", b""),
+    ):
+        path = tmp_path / ".claude" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    assert usual_model({}, tmp_path) == DEFAULT_MODEL
+    assert kept_here(tmp_path, tmp_path, "claude", "s") == "s"
 
 
 def test_versions() -> None:

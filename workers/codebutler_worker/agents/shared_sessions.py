@@ -125,7 +125,7 @@ def _moved(content: bytes, workdir: Path) -> bytes:
     """Kimi Code's note of a session, for another directory. Raises OSError."""
     try:
         state = msgspec.json.decode(content, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise OSError(f"{STATE} is damaged") from error
     return msgspec.json.encode({**state, "cwd": os.path.realpath(workdir)})
 
@@ -136,7 +136,7 @@ def _notes(directory: Path) -> Iterator[_OpenSession]:
             yield msgspec.json.decode(
                 read_regular(directory, path.name, NOTE_BYTES, head=True), type=_OpenSession
             )
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeError):
             continue
 
 

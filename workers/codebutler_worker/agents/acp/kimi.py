@@ -36,6 +36,7 @@ from codebutler_worker.egress.service import BEARER, ModelService, TokenMeter
 from codebutler_worker.sandbox.destinations import make_directories, regular_file
 from codebutler_worker.sandbox.person import as_owner
 from codebutler_worker.sandbox.port import Launch, Sandbox, SandboxPolicy
+from codebutler_worker.tools.lenient_json import UnreadableError, parse_message
 
 LOGIN = (
     "Kimi Code is not logged in, or its login has expired: run `kimi login` on the machine as the user who runs "
@@ -257,7 +258,7 @@ def packaged(binary: Path) -> str:
     for directory in binary.parents[:3]:
         try:
             found = msgspec.json.decode((directory / "package.json").read_bytes(), type=Package)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeError):
             continue
         return found.version if found.name == PACKAGE else ""
     return ""
@@ -296,7 +297,6 @@ class WireLine(Struct):
 
 
 _MARKS = (b'"usage.record"', b'"turn.ended"')
-_DECODER = msgspec.json.Decoder(WireLine)
 
 
 def length(root: Path, relative: str) -> int:
@@ -328,8 +328,8 @@ def account_of(data: bytes, title: str, login: str) -> TurnRecord:
         if not any(mark in line for mark in _MARKS):
             continue
         try:
-            said = _DECODER.decode(line)
-        except (msgspec.DecodeError, RecursionError):
+            said = msgspec.convert(parse_message(line), WireLine)
+        except (UnreadableError, msgspec.ValidationError):
             continue
         if said.type == "usage.record" and said.usage is not None:
             used = said.usage

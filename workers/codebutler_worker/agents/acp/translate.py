@@ -242,6 +242,6 @@ def arguments_in(text: str) -> dict[str, Any]:
         return {}
     try:
         given = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return given if isinstance(given, dict) else {}

@@ -165,7 +165,7 @@ def usual_model(agent_env: Mapping[str, str], home: Path) -> str:
     """The model that the CLI would begin a session with: its own "default" leaves out what the user has set."""
     try:
         known = msgspec.json.decode((home / ".claude" / "settings.json").read_bytes(), type=_UserSettings)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeError):
         known = _UserSettings()
     return agent_env.get("ANTHROPIC_MODEL") or known.model or DEFAULT_MODEL
 
