@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from codebutler.text.wording import tidied
+
 CLOSING = "<<<END_SLACK>>>"
 MAX_BODY_CHARS = 100_000
 MAX_TYPE_CHARS = 20
@@ -131,8 +133,7 @@ def parts_of(text: str) -> list[Part]:
 
 def prose_of(parts: Iterable[Part]) -> str:
     """The text outside the envelopes."""
-    text = "".join(part.text for part in parts if isinstance(part, Prose))
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
+    return tidied("".join(part.text for part in parts if isinstance(part, Prose)))
 
 
 def _possible_marker(text: str, start: int) -> int:

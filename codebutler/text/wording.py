@@ -3,6 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -16,6 +17,11 @@ def one_line(text: str, limit: int = LINE_LIMIT) -> str:
     """The text as one line of at most ``limit`` characters; a cut shows as an ellipsis."""
     joined = " ".join(text.split())
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
+
+
+def tidied(text: str) -> str:
+    """The text without blank lines at its ends, and with at most one in a row."""
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def span(seconds: float) -> str:

@@ -24,8 +24,7 @@ from codebutler.platform.kill_points import reached
 from codebutler.platform.tasks import settled_within
 from codebutler.protocol.capabilities import RESULT_NAME
 from codebutler.protocol.messages import Doing, TurnStarted
-from codebutler.text.envelopes import Prose, prose_of
-from codebutler.text.wording import count
+from codebutler.text.wording import count, tidied
 from codebutler_worker.agents.answer import clean
 from codebutler_worker.agents.backend import (
     GONE,
@@ -219,7 +218,7 @@ class RunningTurn:
                     if self._publisher is not None or "<" in event.text:
                         event = await self._publishing().finish(event)
                     elif event.ok:
-                        event = replace(event, text=prose_of([Prose(event.text)]))
+                        event = replace(event, text=tidied(event.text))
                     self._outcome.set_result(event)
                     await asyncio.wait({self._is_concluded}, timeout=ANSWER_FIRST_S)
 
@@ -270,7 +269,7 @@ class RunningTurn:
                 await self._runtime.commit(partial(self._remember, fresh=fresh))
             case Text(text=text):
                 sends = self._publisher is not None or "<" in text
-                event = Text(await self._publishing().take(text) if sends else prose_of([Prose(text)]))
+                event = Text(await self._publishing().take(text) if sends else tidied(text))
             case Approval() | Question():
                 if self._asking is None:
                     self._asking = Asking(self._runtime, self.row, self._asking_changed)
