@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from codebutler.config.agent_sessions import claude_sessions
 from codebutler.config.programs import DEFAULT_MODEL
@@ -109,9 +110,12 @@ def turn_of(process: Claude, clock: ManualClock, limits: TimeLimits) -> ClaudeTu
 
 async def sent(text: str) -> bytes:
     process = Claude()
-    assert await turn_of(process, ManualClock(), TimeLimits(1000)).steer(text)
-    (line,) = process.read
-    return line
+    turn = turn_of(process, ManualClock(), TimeLimits(1000))
+    running = asyncio.ensure_future(anext(turn.events()))
+    await settle()
+    assert await turn.steer(text)
+    running.cancel()
+    return process.read[-1]
 
 
 @pytest.mark.parametrize(("said", "heard"), [("/usage", " /usage"), ("a /b", "a /b"), ("//", " //")])
@@ -119,6 +123,25 @@ async def test_a_leading_slash_is_moved_out_of_the_way(said: str, heard: str) ->
     line = json.loads(await sent(said))
     assert line["message"]["content"] == heard
     assert line["uuid"]
+
+
+async def test_nothing_is_said_before_the_prompt() -> None:
+    process, may_start = Claude(), asyncio.Event()
+
+    async def ready() -> None:
+        await may_start.wait()
+
+    turn = turn_of(process, ManualClock(), TimeLimits(1000))
+    turn.request = replace(turn.request, prompt="the task", ready=ready)
+    running = asyncio.ensure_future(anext(turn.events()))
+    await settle()
+    assert not await turn.steer("by the way")
+    may_start.set()
+    await settle()
+    assert await turn.steer("by the way")
+    running.cancel()
+    said = [json.loads(line).get("message", {}).get("content") for line in process.read]
+    assert said == [None, "the task", "by the way"]
 
 
 async def test_a_line_is_one_line() -> None:

@@ -45,10 +45,13 @@ class ClaudeTurn(ProcessTurn[bytes]):
     _answered_s: float = field(default=math.inf, init=False)
     """When it gave a result, infinite before."""
     _holds_prompt: bool = field(default=False, init=False)
+    _has_prompt: bool = field(default=False, init=False)
 
     async def steer(self, text: str) -> bool:
-        """Send a message into the turn; False if it no longer belongs to it, or the process does not read."""
-        if self.verdict is not None or self.translator.result is not None or self._stopping:
+        """Send a message into the turn; False if it does not belong to it yet or any more, or the process does not
+        read."""
+        over = self.verdict is not None or self.translator.result is not None or self._stopping
+        if over or not self._has_prompt:
             return False
         return await self._say(text)
 
@@ -94,7 +97,7 @@ class ClaudeTurn(ProcessTurn[bytes]):
             # Whether it is a command shows when the CLI has named its own.
             self._holds_prompt = True
         else:
-            await self._say(self.request.prompt)
+            self._has_prompt = await self._say(self.request.prompt)
 
     async def _say(self, text: str, *, may_be_command: bool = True) -> bool:
         """Send a person's message. A leading slash makes it a command of the CLI; after a space it is text."""
@@ -141,7 +144,8 @@ class ClaudeTurn(ProcessTurn[bytes]):
             self._holds_prompt = False
             # The repository's words are no person's: they name no command.
             is_ours = bool(self.expanded) and name_in(prompt) not in accepted(turn.offered)
-            await self._say(self.expanded if is_ours else prompt, may_be_command=not is_ours)
+            said = self.expanded if is_ours else prompt
+            self._has_prompt = await self._say(said, may_be_command=not is_ours)
         elif turn.settled:
             self.verdict = STOPPED if self._stopping else turn.verdict()
         return events
