@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 import shutil
+from asyncio.subprocess import PIPE
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,26 @@ async def test_one_that_was_not_finished_is_made_anew(repo: Path, worktrees: Wor
     assert existing(repo, ONE) is None
     assert await worktrees.ensure(ONE, TASK) == tree
     assert (tree / "a.txt").read_text() == "one\n"
+
+
+async def test_what_a_killed_worker_left_running_may_still_write_there(
+    repo: Path, worktrees: Worktrees
+) -> None:
+    tree = await worktrees.ensure(ONE, TASK)
+    (tree / ".codebutler" / "ready").unlink()
+    # Its git ends a moment after it.
+    script = "echo begun; for i in $(seq 20000); do : > file$i; done 2>/dev/null"
+    writing = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, cwd=tree, stdout=PIPE)
+    assert writing.stdout is not None
+    try:
+        await writing.stdout.readline()
+        asyncio.get_running_loop().call_later(0.3, writing.kill)
+        assert await worktrees.ensure(ONE, TASK) == tree
+    finally:
+        with suppress(ProcessLookupError):
+            writing.kill()
+        await writing.wait()
+    assert git(tree, "status", "--short") == ""
 
 
 async def test_without_a_commit_it_says_what_to_do(tmp_path: Path, sandbox: Sandbox) -> None:

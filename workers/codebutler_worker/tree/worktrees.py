@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,6 +39,8 @@ from codebutler_worker.tree.tree import COMMIT_ID, UNEXPECTED, Git, GitError, Tr
 WORKTREES = "worktrees"
 READY = "ready"
 FILL_S = 600.0
+REMOVALS = 40
+REMOVE_AGAIN_S = 0.05
 NO_COMMIT = "a worktree starts from a commit, and this repository has none yet: make the first one"
 HEAD = "git rev-parse -q --verify 'HEAD^{commit}' || :"
 FORGET = 'git update-ref -d "refs/heads/$1" "$2"'
@@ -293,7 +297,7 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
     parent, entry, tree = state / WORKTREES, f"codebutler-{name}", state / WORKTREES / name
     _make(state, WORKTREES, checkout.owner)
     for directory, leaf in ((entries, entry), (parent, name)):
-        remove(directory, leaf)
+        _remove_remains(directory, leaf)
         _make(directory, leaf, checkout.owner)
     for root, file, text in (
         (entries / entry, "HEAD", f"{commit}\n"),
@@ -307,6 +311,18 @@ def _lay_out(repo: Path, name: str, commit: str) -> Path:
         make_file(root, file, text)
     prepare_state_dir(tree)
     return tree
+
+
+def _remove_remains(directory: Path, name: str) -> None:
+    """The git of a worker that was killed ends a moment after it, and may still write there."""
+    for left in reversed(range(REMOVALS)):
+        try:
+            remove(directory, name)
+            break
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or not left:
+                raise
+        time.sleep(REMOVE_AGAIN_S)
 
 
 def _holds_files(tree: Path) -> bool:
