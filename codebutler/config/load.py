@@ -67,6 +67,7 @@ _GOT = {"float": "a fraction"}
 _SIGNS = {"<=": "of at most", "<": "below", ">=": "of at least", ">": "above"}
 _PARTS = {"str": "characters", "array": "entries", "object": "keys"}
 _MAX_KEY_CHARS = 40
+VALID_TEXT = "expected text without NUL and without invalid characters"
 
 
 def parse_layer(data: bytes, source: str) -> JsonObject:
@@ -113,6 +114,8 @@ def parse_as(data: bytes, source: str, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(f"{source}: {VALID_TEXT}") from None
 
 
 def check_layer(layer: JsonObject, source: str) -> Config:
@@ -123,6 +126,8 @@ def check_layer(layer: JsonObject, source: str) -> Config:
     except msgspec.ValidationError as error:
         key, what = explain(error)
         raise ConfigError(f"{source}: {key}: {what}" if key else f"{source}: {what}") from None
+    except UnicodeEncodeError:  # a lone surrogate, which the library cannot put into its error
+        raise ConfigError(f"{source}: {VALID_TEXT}") from None
     for key, what in (*_text_faults(layer), *_semantic_faults(config)):
         raise ConfigError(f"{source}: {key}: {what}")
     return config
@@ -148,9 +153,9 @@ def token_fault(key: str, token: str) -> str:
 
 def _text_faults(layer: JsonObject) -> Iterable[tuple[str, str]]:
     for path, value in leaves(layer):
-        for text in _strings(value):
+        for text in (*path, *_strings(value)):
             if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-                yield ".".join(path), "expected text without NUL and without invalid characters"
+                yield ".".join(map(printable_key, path)), VALID_TEXT
 
 
 def _strings(value: object) -> Iterator[str]:

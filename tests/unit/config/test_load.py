@@ -204,7 +204,14 @@ def test_tokens_are_told_apart_by_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"claude": {"model": "a\\u0000b"}}', '{"claude": {"extraArgs": ["\\ud800"]}}']
+    "text",
+    [
+        '{"claude": {"model": "a\\u0000b"}}',
+        '{"claude": {"extraArgs": ["\\ud800"]}}',
+        '{"\\udfff": {}}',
+        '{"agent": {"\\ud800": 1}}',
+        '{"approvals": {"quorum": {"\\udfff": 2}}}',
+    ],
 )
 def test_text_no_program_can_take_is_refused(text: str) -> None:
     assert "expected text without NUL and without invalid characters" in refusal(text)
