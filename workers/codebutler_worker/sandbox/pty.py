@@ -167,8 +167,9 @@ class PtyProcess(Program):
         return not self._closing and bool(termios.tcgetattr(self._slave)[3] & termios.ICANON)
 
     def tidy(self) -> None:
-        """Undo what programs did to the terminal: it takes whole lines and Ctrl-C, and shows nothing of its input."""
-        if not self._closing:
+        """Undo what programs did to the terminal: it takes whole lines and Ctrl-C, and shows nothing of its input. Does
+        nothing for a container, which has a terminal of its own: this one only passes the keys on."""
+        if not self._closing and not self.container:
             mode = termios.tcgetattr(self._slave)
             mode[0] |= termios.ICRNL
             mode[3] = mode[3] & ~termios.ECHO | termios.ICANON | termios.ISIG
