@@ -181,7 +181,7 @@ async def test_a_progress_that_grows_moves_nobody_who_reads_something_else(stage
 
 async def test_thousands_of_messages_are_taken_in_and_read_back(stage: Stage) -> None:
     channel, name = stage.channel()
-    stage.post(channel, text="needle")
+    stage.post(channel, text="thimble")
     async with stage.page(name) as page:
         shown = page.locator("#messages .message")
         for burst in range(4):
@@ -195,6 +195,6 @@ async def test_thousands_of_messages_are_taken_in_and_read_back(stage: Stage) ->
         await page.locator("#messages").evaluate("list => { list.scrollTop = 0; }")
         await expect(shown).to_have_count(drawn + 100)
         await page.keyboard.press("Control+k")
-        await page.get_by_role("combobox", name="Jump or search").fill("needle")
-        await page.get_by_role("option", name="needle").click()
-        await expect(page.locator("#messages .message.found")).to_contain_text("needle")
+        await page.get_by_role("combobox", name="Jump or search").fill("thimble")
+        await page.get_by_role("option", name="thimble").click()
+        await expect(page.locator("#messages .message.found")).to_contain_text("thimble")
