@@ -108,7 +108,8 @@ async def test_every_step_of_the_tutorial_does_what_it_says() -> None:
 
 async def chatted(reader: Reader, texts: Mapping[str, str]) -> str:
     """The screen of a terminal beside the demo once each text has its expected answer."""
-    async with screen(command("chat"), {**os.environ, "CODEBUTLER_HOME": reader.told["home"]}) as shown:
+    env = {**os.environ, "TERM": "xterm-256color", "CODEBUTLER_HOME": reader.told["home"]}
+    async with screen(command("chat"), env) as shown:
         await shown.ready()
         for text, answer in texts.items():
             shown.type(text + ENTER)
