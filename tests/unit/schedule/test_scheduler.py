@@ -236,7 +236,8 @@ async def test_a_paused_job_stays_paused_though_its_file_is_wrong_at_the_next_st
         await scheduler.change(lambda schedule: paused(schedule, "shop/tests", "by UYOU"))
     wrong = True
     shown = world.look
-    world.look = lambda: FoundJobs({}, unread=frozenset({"shop"})) if wrong else shown()  # type: ignore[method-assign]
+    unread = FoundJobs({}, unread=frozenset({"shop"}))
+    world.look = lambda: unread if wrong else shown()  # type: ignore[method-assign]  # what the world shows next
     async with world.life() as scheduler:
         await calm()
         await world.passes(2)

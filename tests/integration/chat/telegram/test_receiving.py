@@ -324,13 +324,13 @@ async def test_a_long_text_that_its_senders_program_split_is_one_message(
     async def send() -> None:
         for part in parts:
             server.say(GROUP, part)
-            await asyncio.sleep(0.2 if is_late else 0)
-        await asyncio.sleep(1.5)
-        server.say(GROUP, "next")
+            await asyncio.sleep(0.2 if is_late else 0)  # as far apart as a slow network lets them come
 
     sending = asyncio.create_task(send())
-    await room.until(lambda: [message.text for message in room.messages][-1:] == ["next"])
+    await room.until(lambda: room.messages)
     await sending
+    server.say(GROUP, "next")
+    await room.until(lambda: [message.text for message in room.messages][-1:] == ["next"])
     whole, following = room.messages
     assert (whole.text, whole.thread, following.thread) == ("\n".join(parts), None, None)
 

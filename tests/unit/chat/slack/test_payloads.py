@@ -105,7 +105,9 @@ def test_files() -> None:
 
 
 def test_a_file_of_an_unknown_shape_is_a_file() -> None:
-    assert len(event(files=[{"id": "F1", "mode": ["hosted"]}]).files) == 1  # type: ignore[union-attr]
+    message = event(files=[{"id": "F1", "mode": ["hosted"]}])
+    assert isinstance(message, MessagePosted)
+    assert len(message.files) == 1
 
 
 def test_mention_is_the_same_event_as_the_message_it_is_in() -> None:
